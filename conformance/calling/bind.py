@@ -33,6 +33,7 @@ from .conventions import CONVENTIONS, NAMES, Convention
 from .facts import Facts, facts_of
 from .instances import MethodOf
 from .libraries import LIBRARIES, Library, libraries_of
+from .own_configuration import head_sizes
 from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS
@@ -167,6 +168,9 @@ def bind(
             found = None
         finally:
             request.restore()
+        if found is not None and request.axes == 1 and "axes_dim" in facts.used_roles:
+            request.tried.append(f"{found.name} has several position axes: pass --axes")
+            found = None
         if found is not None:
             unused = sorted(set(init or {}) - facts.used)
             if unused:
@@ -310,6 +314,8 @@ def _head_dims(request: Request, head_dim: int | None) -> Iterator[tuple[int, bo
     known = target.owner if isinstance(target, MethodOf) else target
     stated = list(dict.fromkeys(stated_sizes(known)))[:_STATED]
     named = [n for n in stated[:1] if n == named_size(known)]
+    if request.encoding is None:
+        named += [n for n in head_sizes(known, request.init) if is_size(n)]
     seen = {*named, HEAD_DIMS[0]}
     yield from ((dim, True) for dim in (*named, HEAD_DIMS[0]))
     said = Counter(int(n) for text in request.tried for n in _NUMBER.findall(text))

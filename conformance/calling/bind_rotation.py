@@ -12,6 +12,7 @@ import numpy as np
 
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.pace import SEARCH_SECONDS, watch
 from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.tensor_layouts import AXES
 
@@ -28,7 +29,17 @@ from .sources import sources_of
 from .subject import Subject, same_call
 from .table_search import NoTable
 from .tables import Source
-from .trial import ALIKE, MANY, MANY_UNNAMED, MOVES, PERFECT, driver_of, score, works_in_place
+from .trial import (
+    ALIKE,
+    MANY,
+    MANY_UNNAMED,
+    MOVES,
+    PERFECT,
+    Hopeless,
+    driver_of,
+    score,
+    works_in_place,
+)
 from .trial import SIZES as TRIED
 from .ways import grid_ways, roles_in_call, ways
 
@@ -203,6 +214,8 @@ def _scored(
         library.wrapped(way), library.backend, request.dtype, way.layout, request.axes
     )
     named = any(role_of(name) in VECTORS for name in subject.signature)
+    if watch().search_over():
+        raise Hopeless(f"no other way was tried after {SEARCH_SECONDS:.0f} s")
     begin = time.monotonic()
     try:
         if works_in_place(driver, subject.dim, subject.sizes):

@@ -58,6 +58,11 @@ class Configuration(SimpleNamespace):
         return name
 
     @property
+    def given(self) -> Mapping[str, Any]:
+        """Return the entries that the user gives."""
+        return self._given
+
+    @property
     def made_up(self) -> bool:
         """Return whether the entries come from the declaration, not from a file."""
         return bool(self._by_role)
@@ -173,7 +178,7 @@ def states(made: Any, roles: Mapping[str, Any]) -> bool:
             made.head_dim = head_dim
         except Exception:  # it has no place for it
             return False
-    own = _entry(made, "head_dim") or _whole_head(made)
+    own = head_of(made)
     parameters = _entry(made, "rope_parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
     parameters = parameters.get(roles.get("layer_type"), parameters)
@@ -181,6 +186,12 @@ def states(made: Any, roles: Mapping[str, Any]) -> bool:
     part = parameters.get("partial_rotary_factor", _entry(made, "partial_rotary_factor"))
     pairs = ((own, head_dim), (base, roles.get("base")), (part, roles.get("partial")))
     return all(has is None or wanted is None or has == wanted for has, wanted in pairs)
+
+
+def head_of(made: Any) -> int | None:
+    """Return the size of a head that a configuration states, or None."""
+    found = _entry(made, "head_dim") or _whole_head(made)
+    return found if isinstance(found, int) else None
 
 
 def _entry(made: Any, name: str) -> Any:

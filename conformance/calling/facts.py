@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ from .configuration import (
     states,
     takes_layer_type,
 )
+from .model_defaults import model_default
+from .own_configuration import layer_types_of, own_configuration
 from .roles import Unbound, role_of
 from .signatures import signature_of
 
@@ -75,6 +78,9 @@ class Facts:
     fields: Mapping[str, Any]  #: the fields of the declared encoding
     used: set[str] = dataclasses.field(default_factory=set)  #: the names that were asked for
     used_roles: set[str] = dataclasses.field(default_factory=set)
+    #: What a report says about the configuration that a parameter got.
+    words: dict[str, str] = dataclasses.field(default_factory=dict)
+    layer_types: list[str] = dataclasses.field(default_factory=list)  #: those of its own model
 
     def value(self, name: str, role: str | None, *, optional: bool = False) -> Any:
         """Return the value for a parameter, or None if nothing is known about it.
@@ -114,6 +120,10 @@ class Facts:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             role = role_of(name)
+            if name == "max_position" and "num_buckets" in roles:
+                role = "max_distance"
+            if role == "rotary_dim" and _is_sequence(parameter.annotation):
+                role = "axes_dim"
             optional = parameter.default is not parameter.empty
             if role in only_required and optional and name not in self.by_name:
                 continue
@@ -123,7 +133,13 @@ class Facts:
                 value = None  # one of the two is the whole scaling
             else:
                 value = self.value(name, role, optional=optional)
-            if role == "layer_type" and optional and name not in self.by_name:
+            if value is None and not optional and not self.fields:
+                value = self._of_model(function, name, role)
+                if role == "axes_dim":
+                    self.used_roles.add(role)
+            if role == "layer_type" and self.layer_types and name not in self.by_name:
+                value = FULL if FULL in self.layer_types else self.layer_types[0]
+            elif role == "layer_type" and optional and name not in self.by_name:
                 continue  # the same function serves models with one encoding
             if role == "config" and isinstance(value, Configuration):
                 if value.made_up and takes_layer_type(function):
@@ -144,8 +160,28 @@ class Facts:
             raise Unbound(f"no value is known for the parameter{'s'[: len(unknown) > 1]} {listed}")
         return found
 
+    def _of_model(self, function: Callable[..., Any], name: str, role: str | None) -> Any:
+        """Return what the model in the file of a function has for a parameter, or None."""
+        found = model_default(function, name, role)
+        if found is None:
+            return None
+        value, model = found
+        self.words[name] = f"{name}={value!r} as in {model}"
+        return value
+
     def _typed(self, function: Callable[..., Any], name: str, known: Configuration) -> Any:
-        """Return a configuration of the class that annotates the parameter, if it can be made."""
+        """Return a configuration of the class that annotates the parameter, if it can be made.
+
+        If nothing is declared, it is the class's own, whose defaults are those of a model.
+        """
+        if known.made_up and not self.fields:
+            own = own_configuration(function, name, known.given)
+            if own is not None and states(own[0], self.by_role):
+                known.taken_by(own[0])
+                self.words[name] = own[1]
+                self.layer_types[:] = layer_types_of(own[0])
+                return own[0]
+            self.words[name] = f"{name} made up, with base 10000 and no scaling"
         cls = annotated_class(function, name)
         if cls is None:
             return known
@@ -177,9 +213,8 @@ class Facts:
         given = self.arguments(function, also, ("dtype", "device", *only_required), spare=...)
         for name, value in given.items():
             plain = role_of(name) == "config" or value is ...
-            shown.append(
-                name if plain else f"{name}={value!r}{other_default(signature[name], value)}"
-            )
+            text = f"{name}={value!r}{other_default(signature[name], value)}"
+            shown.append(self.words.get(name, name if plain else text))
         shown += [
             f"{name}={p.default!r} (its default)"
             for name, p in signature.items()
@@ -202,6 +237,13 @@ class Facts:
                 for value in self.by_role.values()
             )
         )
+
+
+def _is_sequence(annotation: Any) -> bool:
+    """Return whether a parameter is annotated as a list or a tuple."""
+    return (
+        re.match(r"(typing\.)?(list|tuple|sequence)\b", str(annotation), re.IGNORECASE) is not None
+    )
 
 
 def other_default(parameter: inspect.Parameter, value: Any) -> str:

@@ -64,7 +64,7 @@ ROLES: dict[str, str] = {
     "identity": r"ref_space_uid",
     "layer_type": r"layer_type",
     "shape": r"inputs?(_ids)?_shape",
-    "tokens": r"input(_ids)?|(attention_)?mask",
+    "tokens": r"input(_ids)?|(attention_|pixel_)?mask",
     "embeddings": r"inputs?_embeds",
     "length": r"(max_?)?seq(uence)?_?len(gth)?|max_(length|len|pos(itions?)?)|end|seqlen|"
     r"max_position(s|_embeddings)|n_positions?|num_(positions|pos|embeddings)|max_seq_length|"
@@ -74,10 +74,11 @@ ROLES: dict[str, str] = {
     "start": r"past_key_values_length|past_seen_tokens",
     "dtype": r"dtype|params_dtype",
     "device": r"device",
-    "config": r"config|cfg|args|params|hparams|text_config|model_args",
+    "config": r"((text|module|model|decoder|encoder|vision|audio|atom)_)?(config|cfg)|args|params|"
+    r"hparams|model_args",
     "num_heads": r"(num|n)_(attention_)?heads?|heads|n_head|num_q_heads",
     "head_dim": r"head_(dim|size|width)|d_head|dim_(per_)?head|kv_channels|head_dimension|"
-    r"attention_head_size|d_k",
+    r"attention_head_(size|dim)|d_k",
     "rotary_dim": r"dims?|d|rot(ary)?_(emb_)?dims?|rotary_ndims|n_rot|n_elem|rope_dim",
     "width": r"d_model|(hidden|model|embed(ding)?)_(dims?|size)|features|d_hid|(num_)?channels|"
     r"dim_model|n_embd|emb_size|num_pos_feats",
@@ -101,10 +102,10 @@ ROLES: dict[str, str] = {
     "axes_dim": r"(rope_)?axes_dims?(_rope)?",
     "relative_position": r"(relative|rel)_pos(ition)?s?|distances?|offsets_ij",
     "bidirectional": r"bidirectional",
-    "num_buckets": r"num_buckets|n_buckets",
+    "num_buckets": r"(num|n)_buckets|bucket_size",
     "max_distance": r"max_distance",
-    "query_length": r"(query|q|tgt)_?(len(gth)?|size)|qlen|real_seq_length|rows",
-    "key_length": r"(key|k|src)_?(len(gth)?|size)|klen|columns",
+    "query_length": r"(query|q|tgt)_?(len(gth)?|size)|qlen|real_seq_length|rows|i",
+    "key_length": r"(key|k|src)_?(len(gth)?|size)|klen|columns|j",
 }
 
 

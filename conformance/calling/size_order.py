@@ -85,6 +85,15 @@ def named_size(target: Any) -> int | None:
     return next((n for name, n in own.items() if role_of(name) == "head_dim" and is_size(n)), None)
 
 
+def stated_channels(owner: Any) -> Iterator[int]:
+    """Yield the numbers of channels that an object, or its configuration, states by name."""
+    own = _attributes(owner)
+    for found in (own, _attributes(own.get("config"))):
+        for name, n in found.items():
+            if role_of(name) == "width" and isinstance(n, int) and 0 < n <= 4 * _LARGEST:
+                yield n
+
+
 def is_size(size: Any) -> bool:
     """Return whether a number may be the size of a head."""
     return isinstance(size, int) and size % 2 == 0 and 8 <= size <= _LARGEST

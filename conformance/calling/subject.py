@@ -20,7 +20,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .facts import Facts
 from .instances import ROTATES, Made, MethodOf, made_for, main_call, methods, objects_of
 from .libraries import Library
-from .roles import Unbound
+from .roles import Unbound, role_of
 from .signatures import inner, is_function, signature_of
 from .trial import SIZES, Refusals
 
@@ -163,7 +163,9 @@ def _calls(made: Made, method: str | None) -> Iterator[tuple[Callable[..., Any],
     main = main_call(owner)
     if main is not None:
         yield calling(owner, main), text
-    yield from ((m, f"{text}.{m.__name__}") for m in methods(owner, ROTATES))
+    for other in methods(owner, ROTATES):
+        if "config" not in map(role_of, signature_of(other).parameters):  # it makes parameters
+            yield other, f"{text}.{other.__name__}"
 
 
 def _scope(function: Callable[..., Any], owner: Any) -> Mapping[str, Any]:

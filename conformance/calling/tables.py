@@ -212,7 +212,7 @@ class Source:
         xp = namespace(x)
         shape: tuple[int, ...] = (1, 1, length or 1, x.shape[-1])
         if positions is not None:
-            also["positions"] = positions
+            also["positions"] = self._in_time(positions, xp)
             also["x"] = positions if self.kind == "positions as x" else x
             also["shape"] = positions.shape
         if length is not None:
@@ -237,6 +237,13 @@ class Source:
         spare = length if positions is None else positions
         optional = ("tokens", "start") if window is None else ()
         return self.call(**self.facts.arguments(self.call, also, optional, spare=spare))
+
+    def _in_time(self, positions: Any, xp: Any) -> Any:
+        """Return positions as floats where they are times of a diffusion, which are no integers."""
+        taken = parameters(self.call).get("positions")
+        if taken is None or not taken.name.startswith("timestep"):
+            return positions
+        return xp.asarray(positions, dtype=xp.float32)
 
     def _parts(self, raw: Any) -> tuple[Any, ...]:
         parts = tuple(raw) if isinstance(raw, tuple | list) else (raw,)

@@ -22,6 +22,8 @@ from types import FrameType
 SLOW = 0.05
 #: The seconds of all calls after which optional calls are left out.
 SECONDS = 12.0
+#: The seconds after which no other way of calling a function is tried with the same sizes.
+SEARCH_SECONDS = 3 * SECONDS
 #: The seconds of further calls that look for the cause of a failure, and the calls that are free.
 SEARCH, FREE = 5.0, 12
 #: The message of a call that is not made, because all calls have had their time.
@@ -130,6 +132,7 @@ class Watch:
     step: str = "the search for a way of calling the function"  #: what is being done
     calls: int = 0
     searched: float = 0.0  #: the seconds of looking for ways to call the function
+    search_begun: float | None = None  #: when the search that goes on began
     left: list[str] = field(default_factory=list)  #: the steps that calls were left out of
     begun: float = 0.0
     depth: int = 0  #: how many calls are being made, one inside the other
@@ -169,11 +172,16 @@ class Watch:
     @contextmanager
     def searching(self) -> Iterator[None]:
         """Measure the search for a way to call the function."""
-        start = self.clock()
+        self.search_begun = start = self.clock()
         try:
             yield
         finally:
             self.searched += self.clock() - start
+            self.search_begun = None
+
+    def search_over(self) -> bool:
+        """Return whether the search that goes on has taken too long to go on."""
+        return self.search_begun is not None and self.clock() - self.search_begun > SEARCH_SECONDS
 
     def said(self) -> str:
         """Return what was left out, or nothing."""

@@ -49,7 +49,7 @@ def prefer_defect(card: Card, *checks: Check) -> bool:
     if e is None or card.frequencies.size < 4 or card.by_length:
         return False
     doubtful = implausible(card.encoding) if card.rule else ""
-    odd = card.encoding is not None and _odd_base(card)
+    odd = card.encoding is not None and odd_base(card)
     if card.encoding is not None and card.rule and not (doubtful or odd or card.exchanged):
         return False
     for tried, judged in product(_candidates(card, e), checks):
@@ -160,7 +160,7 @@ def _replace(card: Card, found: RoPE | MultiAxisRoPE, report: Report) -> None:
     card.deviations = list(report.findings)
 
 
-def _odd_base(card: Card) -> bool:
+def odd_base(card: Card) -> bool:
     """Return whether the base has many digits, and no known scaling of a usual base gives it."""
     e = card.encoding
     if not isinstance(e, RoPE) or e.scaling is not None or card.aliases:

@@ -30,7 +30,7 @@ from .defects import only_defect, prefer_defect
 from .domain import narrowed
 from .identifiers import IDENTIFIED, has_function, identifier, measured_as
 from .natural.foreign import copied, made_from
-from .natural.natural import Called, called
+from .natural.natural import Called, called, of_axes
 from .plain.positions import confirm
 from .precision import half_precision, half_result, looked_up
 from .undeclared import best, or_table
@@ -141,7 +141,8 @@ def _identified(
 
     if undeclared:
         fn = tame(fn)
-        return best(fn, one, SURFACES if head_dim is None else _CHANNELS, others)
+        surfaces = SURFACES if head_dim is None else _CHANNELS
+        return best(fn, one, surfaces, others, lambda: of_axes(target, another, head_dim))
     if surface == "cos_sin" and axes > 1:  # the surface has one axis: only the rotation has more
         seen = others()
         if seen.card is not None:
@@ -207,7 +208,7 @@ def _card(
         except NoConvention as error:
             if surface is None:
                 unbound.append(error)
-            if surface is None and not takes(fn, "apply"):
+            if surface is None and (inspect.isclass(fn) or not takes(fn, "apply")):
                 raise
         else:
             head_dim = head_dim or found.head_dim

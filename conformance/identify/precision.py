@@ -75,7 +75,7 @@ def _values(run: Run, surface: str, at: np.ndarray) -> np.ndarray:
             return driver.apply(x, at)
         case "cos_sin":
             result = driver.call(at)
-            if not isinstance(result, tuple | list):
+            if not isinstance(result, tuple | list) or not result:
                 raise Malformed("expected (cos, sin)")
             return np.concatenate([driver.array(t).ravel() for t in result])
         case "table":

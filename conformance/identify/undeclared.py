@@ -13,6 +13,7 @@ from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .card import Card
+from .defects import odd_base
 from .natural.natural import Called, states_width
 from .table import NO_LAYOUT
 
@@ -36,12 +37,19 @@ One = Callable[[str | None], Card]
 Others = Callable[[], Called]
 
 
-def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Others) -> Card:
+def best(
+    fn: Callable[..., Any],
+    one: One,
+    surfaces: Sequence[str],
+    others: Others,
+    several: Callable[[], Card | None],
+) -> Card:
     """Return the card of the first of ``surfaces`` that gives an exact result.
 
     Surfaces whose arguments have the names of the parameters come first; their cards may have
-    deviations. Then come the surface that ``one`` finds by itself, ``others``, which are other
-    calls of the function, and the surfaces with as many arguments.
+    deviations. Then come the surface that ``one`` finds by itself, unless ``several`` finds it
+    with several axes, ``others``, which are other calls of the function, and the surfaces
+    with as many arguments.
     """
     first, failed = None, None
     early = others() if states_width(fn) else None
@@ -56,8 +64,8 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
                 return card
     try:
         first = or_table(one(None), lambda: one("table"))
-        if first.found and first.exact:
-            return first
+        if first.found and first.exact and not odd_base(first):
+            return several() or first if first.surface == "cos_sin" else first
     except ValueError as error:
         failed = error
     tried: list[str] = [first.surface] if first is not None else []
@@ -94,7 +102,7 @@ def best(fn: Callable[..., Any], one: One, surfaces: Sequence[str], others: Othe
         return near
     if first is None:
         assert failed is not None
-        raise type(failed)("\n".join([str(failed), *called.words, *broken]))
+        raise type(failed)("\n".join([*called.words, *broken, str(failed)]))
     if len(tried) > 1:
         first.unknown.append(f"its surface: {', '.join(tried)} were tried; pass surface=")
     first.unknown += called.words if called.tried else []

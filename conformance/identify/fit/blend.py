@@ -181,7 +181,8 @@ def _yarns(
         least = max(fast / turns(whole[0]), slow / turns(whole[1] - 1))
         most = min(fast / turns(whole[0] + 1), slow / turns(whole[1]))
         if least < most:
-            yield from made(round(between(least, most, 4096.0)), fast, slow, True)
+            usual = (n for n in (4096, *(2**k for k in range(6, 32))) if least <= n <= most)
+            yield from made(round(between(least, most, next(usual, 4096))), fast, slow, True)
     for length in LENGTHS:
         fast = between(length * turns(whole[0] + 1), length * turns(whole[0]), 32.0)
         slow = between(length * turns(whole[1]), length * turns(whole[1] - 1), 1.0)

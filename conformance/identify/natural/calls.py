@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from .rows import Parts, tokens_of
 
 #: The number of rows of a trial call, and the most rows that are asked for.
 ROWS, MOST_ROWS = 11, 2**14
+#: The most tokens whose result has an entry for each pair.
+MOST_PAIRED = 2**9
 #: The channels of images in calls, the usual ones first.
 CHANNELS = (64, 32, 16, 128, 256, 3, 768)
 #: The channels of videos: first a number of which every axis may have a third, in pairs.
@@ -39,13 +42,25 @@ def require_rows(positions: np.ndarray, *, relative: bool = False) -> None:
         raise NotTried(f"the suite makes no table longer than {MOST_ROWS} rows")
 
 
+def channels_of(fn: Foreign) -> tuple[int, ...]:
+    """Return the numbers of channels to try: those that the object states, then the usual ones."""
+    return tuple(dict.fromkeys((*fn.channels, *CHANNELS)))
+
+
 def row_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
     """Yield the ways to ask for rows at positions (S,)."""
 
     def indexed(call: Callable[[int], Parts]) -> RowCall:
+        @functools.cache
+        def of_pairs() -> bool:
+            """Whether the result has an entry for each pair of tokens."""
+            return any(p.shape.count(ROWS) > 1 for p in call(ROWS))
+
         def ask(positions: np.ndarray) -> Parts:
             require_rows(positions)
             n = max(int(positions.max(initial=0)) + 1, ROWS)
+            if n > MOST_PAIRED and of_pairs():
+                raise NotTried(f"the suite asks for no pairs of more than {MOST_PAIRED} tokens")
             if np.array_equal(positions, np.arange(n)):
                 return call(n)
             return tuple(p[positions] for p in tokens_of(call(n), (n,)))
@@ -56,7 +71,7 @@ def row_calls(fn: Foreign) -> Iterator[tuple[str, RowCall]]:
     if "positions" in roles:
         yield from _at_positions(fn)
     yield "the number of rows", indexed(lambda n: fn(n, length=n))
-    for channels in CHANNELS:
+    for channels in channels_of(fn):
         for shape in ((1, -1, channels), (1, 1, -1, channels), (-1, channels)):
 
             def of_x(n: int, shape: tuple[int, ...] = shape) -> Parts:
@@ -112,15 +127,24 @@ def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
         return fn(h, grid=h, image_size=h, side=h)
 
     yield "the side of a square", square
-    for channels in CHANNELS:
+    for channels in channels_of(fn):
         for shape in ((1, channels, "h", "w"), (1, "h", "w", channels)):
 
             def image(h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:
                 side = {"h": h * fn.patch, "w": w * fn.patch}
                 x = np.zeros([side.get(n, n) for n in shape])
-                return fn(x, x=x, image=x)
+                mask = {"tokens": np.ones((1, h, w), np.int64)} if "tokens" in fn.required else {}
+                return fn(x, x=x, image=x, **mask)
 
-            yield f"an image {shape}".replace("'", ""), image
+            words = f"an image {shape}".replace("'", "")
+            yield words + (" and a mask of 1" if "tokens" in fn.required else ""), image
+    if "shape" in signature_of(fn.function).parameters:
+        for channels in channels_of(fn):
+
+            def of_shape(h: int, w: int, channels: int = channels) -> Parts:
+                return fn(shape=(1, channels, h, w), grid=(1, channels, h, w))
+
+            yield f"the shape (1, {channels}, h, w) of an image", of_shape
 
 
 def volume_calls(fn: Foreign) -> Iterator[tuple[str, VolumeCall]]:
@@ -166,7 +190,7 @@ def volume_calls(fn: Foreign) -> Iterator[tuple[str, VolumeCall]]:
 
 def patch_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
     """Yield the ways to ask for the table of a square by its patches."""
-    for channels in CHANNELS[:3]:
+    for channels in channels_of(fn)[:3]:
 
         def flat(h: int, w: int, channels: int = channels) -> Parts:
             if h != w:

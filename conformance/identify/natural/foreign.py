@@ -14,14 +14,17 @@ import numpy as np
 
 from posenc_ref._namespace import to_host
 from posenc_ref.backends import backend as backend_named
-from posenc_ref.conformance.calling.facts import Facts, facts_of
-from posenc_ref.conformance.calling.instances import main_call, make
+from posenc_ref.conformance.calling.facts import Facts
+from posenc_ref.conformance.calling.instances import main_call
 from posenc_ref.conformance.calling.libraries import Library, libraries_of
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.calling.signatures import is_function, signature_of
+from posenc_ref.conformance.calling.size_order import stated_channels
 from posenc_ref.conformance.calling.subject import calling, name_of
 from posenc_ref.conformance.harness.foreign import Refused, refusals
 from posenc_ref.conformance.harness.implementation import Implementation
+
+from .owners import Owner
 
 #: The parameters that get a value only if they have no default.
 _OPTIONAL = ("dtype", "device", "scale", "factor", "base", "num_heads", "length")
@@ -40,11 +43,19 @@ class Foreign:
     patch: int = 1  #: the side of a patch in pixels, if the object of the function states it
     least: int = 2  #: the fewest axes of an array that is part of a result
     turned: bool = False  #: whether a pair of sizes gets the other order than its names say
+    words: str = ""  #: how its object was made
+    channels: tuple[int, ...] = ()  #: the numbers of channels that its object states
 
     @property
     def roles(self) -> set[str | None]:
         """The roles of the parameters."""
         return {role_of(name) for name in signature_of(self.function).parameters}
+
+    @property
+    def required(self) -> set[str | None]:
+        """The roles of the parameters without a default."""
+        every = signature_of(self.function).parameters.items()
+        return {role_of(name) for name, p in every if p.default is p.empty}
 
     def __call__(self, spare: Any = None, /, **by_role: Any) -> tuple[np.ndarray, ...]:
         """Return the arrays of the result; ``spare`` is for the only unknown parameter.
@@ -56,6 +67,7 @@ class Foreign:
         """
         also = {role: self._given(value) for role, value in by_role.items()}
         only = tuple(role for role in _OPTIONAL if role not in also)
+        also = {"dtype": self._given(np.zeros(1)).dtype, "device": "cpu", **also}
         with refusals():
             arguments = self.facts.arguments(self.function, also, only, spare=self._given(spare))
             found = tuple(_arrays(self.function(**arguments), self.least))
@@ -76,13 +88,11 @@ def made_from(found: Implementation) -> Any:
     bound = found.bound or {}
     if "target" not in bound or bound.get("table") is not None:
         return None
-    return started(bound["target"], bound.get("init") or {}, bound.get("head_dim"))
+    return started(bound["target"], bound.get("init") or {})
 
 
-def started(target: Any, init: Mapping[str, Any], head_dim: int | None = None) -> Any:
-    """Return an object of a class, or a function with arguments, or None if none can be made."""
-    if inspect.isclass(target):
-        return accepted(lambda: make(target, facts_of(None, init, None, head_dim)))
+def started(target: Any, init: Mapping[str, Any]) -> Any:
+    """Return a function, or a class, with arguments."""
     return functools.partial(target, **init) if init else target
 
 
@@ -94,26 +104,29 @@ def copied(target: Any) -> Any:
     return target if found is None else found
 
 
-def foreigners(target: Any, head_dim: int | None) -> Iterator[Foreign]:
-    """Yield the target's call for each library that it may take."""
+def foreigners(owner: Owner) -> Iterator[Foreign]:
+    """Yield the call of a copy of what an owner has for each library that it may take."""
+    target = copied(owner.value)
     name = name_of(target)
     if isinstance(target, functools.partial):
-        function, owner, name = _bare(target), target, name_of(target.func)
+        function, near, name = _bare(target), target, name_of(target.func)
     elif is_function(target):
-        function, owner = target, getattr(target, "__self__", target)
-    elif inspect.isclass(target):
-        return
+        function, near = target, getattr(target, "__self__", target)
     else:
-        main, owner = main_call(target), target
+        main, near = main_call(target), target
         if main is None:
             return
         function = calling(target, main)
-    facts = facts_of(None, {}, None, head_dim)
-    for library in libraries_of(owner if owner is not None else function):
+    for library in libraries_of(near if near is not None else function):
         if backend_named(library.backend).missing() is None:
             patch = getattr(target, "patch_size", 1)
+            if isinstance(patch, tuple | list) and len(set(patch[-2:])) == 1:
+                patch = patch[-1]  # of frames, height and width
             known = patch if isinstance(patch, int) and patch > 0 else 1
-            yield Foreign(function, library, facts, name, known)
+            yield Foreign(
+                function, library, owner.facts, name, known,
+                words=owner.words, channels=tuple(stated_channels(target)),
+            )  # fmt: skip
 
 
 def _bare(given: functools.partial[Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.pace import watch
 from posenc_ref.conformance.identify.card import Card
+from posenc_ref.conformance.identify.defects import odd_base
 from posenc_ref.conformance.identify.precision import looked_up
 
 from .biases import matrices
 from .foreign import Foreign, copied, foreigners
 from .ids import documents, of_tokens, streams
+from .owners import owners
 from .points import coordinates
 from .relative import decomposed, indices
 from .tables import grids, lengths, one_length, own_grids, patches, turned_grids, volumes
@@ -55,8 +57,8 @@ class Called:
             return [f"calls that gave a result, but no known encoding: {'; '.join(self.calls)}"]
         return [
             "no call with positions, a length, a grid, an image, tokens or logits gave a table, "
-            "cos and sin, or a bias: wrap the function in one with the arguments of a surface, "
-            "and pass surface="
+            "cos and sin, or a bias: name the surface with --surface, surface= in Python, or wrap "
+            "the function in one with the arguments of a surface"
         ]
 
 
@@ -84,10 +86,27 @@ def called(
             continue
         if seen.card is None or (card.exact and not seen.card.exact):
             seen.card = card
-        if card.exact and not looked_up(card.encoding):
+        if card.exact and not looked_up(card.encoding) and not odd_base(card):
             seen.card = card
             break
     return seen
+
+
+def of_axes(
+    target: Any, card_of: Callable[[Implementation], Card], head_dim: int | None
+) -> Card | None:
+    """Return the exact card of a class ``fn(x, positions)`` that takes positions of several axes.
+
+    It also answers for positions of one axis, which it takes for those of every axis.
+    """
+    for owner in owners(target, head_dim or _DIM) if inspect.isclass(target) else ():
+        for fn in foreigners(owner):
+            if {"x", "positions"} <= fn.required:
+                for found in coordinates(fn):
+                    card = card_of(replace(found, how=f"{fn.words}, called with {found.how}"))
+                    if card.exact and card.rule:
+                        return card
+    return None
 
 
 def naturals(
@@ -105,9 +124,11 @@ def naturals(
 def _every(
     target: Any, head_dim: int | None, axes: int, surface: str | None
 ) -> Iterator[Implementation]:
+    made = list(owners(target, head_dim or _DIM))
     if axes == 1 and states_width(target):
-        for fn in foreigners(copied(target), head_dim or _DIM):
-            yield from grids(fn)
+        for owner in made:
+            for fn in foreigners(owner):
+                yield from grids(fn)
     for name in _BOUND:
         if surface in (None, name) and axes == 1:
             try:
@@ -123,8 +144,10 @@ def _every(
     if "num_heads" in _required(target):  # as a builder of biases asks for it
         makers = [matrices, *(maker for maker in makers if maker is not matrices)]
     for maker in makers:
-        for fn in foreigners(copied(target), head_dim or _DIM) if not watch().left else ():
-            yield from maker(fn)
+        for fn in (fn for owner in made for fn in foreigners(owner) if not watch().left):
+            for found in maker(fn):
+                how = f"{fn.words}, called with {found.how}" if fn.words else found.how
+                yield replace(found, how=how)
     if surface in (None, "apply", "apply_qk"):
         yield from _with_tables(target, head_dim or _DIM, axes)
 

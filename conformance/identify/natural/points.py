@@ -27,12 +27,14 @@ _FORMS: tuple[tuple[str, Form], ...] = (
     ("(A, 1, N)", lambda p: p[:, None]),
     ("(A, 1, 1, N)", lambda p: p[:, None, None]),
 )
+#: Those of functions of vectors x too, which have a batch.
+_BATCHED = tuple(form for form in _FORMS if form[0].startswith(("(1,", "(A, 1,")))
 
 
 def coordinates(fn: Foreign, axes: int = 1) -> Iterator[Implementation]:
     """Yield a function of coordinates as a table or a rotation of so many axes, by default any."""
     for count in (axes,) if axes > 1 else _COUNTS:
-        for words, form in _FORMS:
+        for words, form in _FORMS if "x" not in fn.required else _BATCHED:
             ask = _asked(fn, form)
             parts = next((p for p in _probes(count) if _every_axis(ask, p)), None)
             if parts is None:
@@ -78,6 +80,8 @@ def _asked(fn: Foreign, form: Form) -> Callable[[np.ndarray], Parts]:
     def ask(p: np.ndarray) -> Parts:
         given = form(p)
         by_role = dict.fromkeys(("positions", "x", "points", "grid"), given)
+        if {"positions", "x"} <= fn.roles:  # x has the dtype and the device alone
+            by_role["x"] = np.zeros((1, 1, 1, fn.facts.by_role["head_dim"]))
         return tokens_of(fn(given, **by_role), (p.shape[1],))
 
     return ask

@@ -20,10 +20,10 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.images.windows import TOKENS
 
 from .calls import (
-    CHANNELS,
     PAIRS,
     ROWS,
     RowCall,
+    channels_of,
     grid_calls,
     patch_calls,
     require_rows,
@@ -193,7 +193,7 @@ def lengths(fn: Foreign) -> Iterator[Implementation]:
 
 def one_length(fn: Foreign) -> Iterator[Implementation]:
     """Yield a function of x (1, S, dim) that takes one S as the table that it has or adds."""
-    for channels, tokens in itertools.product(CHANNELS, TOKENS):
+    for channels, tokens in itertools.product(channels_of(fn), TOKENS):
         x = np.zeros((1, tokens, channels))
         try:
             found = fn(x, x=x)

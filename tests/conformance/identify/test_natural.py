@@ -243,3 +243,87 @@ def test_tokens_first():
 def test_words_say_what_was_tried():
     assert "a length, a grid, an image" in natural.Called().words[0]
     assert "grid (height and width)" in natural.Called(calls=["grid (height and width)"]).words[0]
+
+
+class Padded:
+    """Adds a table that begins after the row of padding, and cannot do without one."""
+
+    def __init__(self, num_positions, embedding_dim, padding_idx=None):
+        self.rows, self.padding = np.arange(num_positions + 2)[:, None], padding_idx
+        self.frequencies = 10000.0 ** (-np.arange(embedding_dim // 2) / (embedding_dim // 2))
+
+    def forward(self, input_ids):
+        first = self.padding + 1
+        angles = self.rows[first : first + input_ids.shape[1]] * self.frequencies
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)[None].astype(np.float32)
+
+
+def test_a_class_whose_table_begins_after_its_padding():
+    """A class was no function, so none of the other calls was made."""
+    card = identify(Padded)
+    assert repr(card.encoding) == "Sinusoidal(64, layout='concat', offset=2.0)"
+    assert "embedding_dim=64, padding_idx=1), called with" in card.facts["called"]
+
+
+class OfShape:
+    """Returns sinusoids (1, 32, h, w) for the shape of an image, as DETR's class in transformers."""
+
+    def forward(self, shape, device, dtype):
+        assert str(device) == "cpu"
+        assert dtype == np.float32
+        return Image().forward(np.zeros(shape))
+
+
+def test_the_shape_of_an_image():
+    card = identify(OfShape)
+    assert repr(card.encoding) == "Sinusoidal2D(32)"
+    assert "the shape (1, 64, h, w) of an image" in card.facts["called"]
+
+
+def test_a_mask_that_an_image_needs():
+    class Masked:
+        def forward(self, pixel_values, pixel_mask):
+            assert pixel_mask.shape == (1, *pixel_values.shape[2:])
+            assert pixel_mask.all()
+            return Image().forward(pixel_values)
+
+    card = identify(Masked())
+    assert repr(card.encoding) == "Sinusoidal2D(32)"
+    assert "a mask of 1" in card.facts["called"]
+
+
+def test_the_bias_of_a_window_of_a_new_module():
+    """The arrays of a new module are 0, so that any window is as right as any other."""
+    torch = pytest.importorskip("torch")
+
+    class WindowBias(torch.nn.Module):
+        def __init__(self, num_heads, window_size):
+            super().__init__()
+            self.index = torch.from_numpy(np.asarray(pr.relative_index(window_size)))
+            self.table = torch.nn.Parameter(torch.zeros(int(self.index.max()) + 1, num_heads))
+
+        def forward(self):
+            return self.table[self.index].permute(2, 0, 1)[None]
+
+    card = identify(WindowBias)
+    assert isinstance(card.encoding, pr.SwinBias)
+    assert card.encoding.window == (4, 6)
+    assert "which are 0, filled with random numbers" in card.facts["called"]
+
+
+def test_pairs_of_tokens_are_few():
+    """A class with a row for each pair of tokens was asked for pairs of 16384 tokens."""
+    asked = []
+
+    class Pairs:
+        def __init__(self, dim):
+            self.dim = dim
+
+        def forward(self, hidden_states):
+            n = hidden_states.shape[1]
+            asked.append(n)
+            return np.zeros((n, n, self.dim)) + np.arange(n)[:, None, None]
+
+    with pytest.raises(ValueError, match="no call|gave a result"):
+        identify(Pairs)
+    assert max(asked) <= 512
