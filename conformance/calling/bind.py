@@ -32,8 +32,8 @@ from .bind_rotation import rotations
 from .conventions import CONVENTIONS, NAMES, Convention
 from .facts import Facts, facts_of
 from .instances import MethodOf
+from .known.own_configuration import head_sizes
 from .libraries import LIBRARIES, Library, libraries_of
-from .own_configuration import head_sizes
 from .refusals import as_named, fits_family, nothing_fits
 from .roles import Unbound, role_of
 from .rotations import TABLES, VECTORS

@@ -27,7 +27,7 @@ from posenc_ref import (
 )
 from posenc_ref.conformance.harness.implementation import Declared
 
-from .configuration import (
+from .known.configuration import (
     FULL,
     LENGTH,
     Configuration,
@@ -38,8 +38,8 @@ from .configuration import (
     states,
     takes_layer_type,
 )
-from .model_defaults import model_default
-from .own_configuration import layer_types_of, own_configuration
+from .known.model_defaults import model_default
+from .known.own_configuration import layer_types_of, own_configuration
 from .roles import Unbound, role_of
 from .signatures import signature_of
 

@@ -60,6 +60,8 @@ def identify(run: Run, card: Card) -> None:
     square = next((c for n in SQUARES if (c := call(run, card, n, n))), None)
     one_size = None if square else fixed(run, card)
     square = square or one_size or only_square(run, card)
+    if run.driver.out_dtypes & {"int32", "int64"}:
+        raise Unidentified("the result holds integers, such as positions: it is no bias")
     again = call(run, card, square.q_len, square.k_len)
     require_same(square.actual, again and again.actual)
     if not square.judged.any():

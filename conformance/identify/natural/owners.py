@@ -13,7 +13,7 @@ import numpy as np
 from posenc_ref.conformance.calling.facts import Facts, facts_of
 from posenc_ref.conformance.calling.grids import PAIRS
 from posenc_ref.conformance.calling.instances import make
-from posenc_ref.conformance.calling.own_configuration import head_sizes
+from posenc_ref.conformance.calling.known.own_configuration import head_sizes
 from posenc_ref.conformance.calling.roles import Unbound, role_of
 from posenc_ref.conformance.calling.signatures import signature_of
 from posenc_ref.conformance.calling.subject import name_of
@@ -59,7 +59,8 @@ def _arguments(cls: type, init: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     every = signature_of(cls).parameters
     needed = [n for n, p in every.items() if p.default is p.empty and n not in init]
     given = {**init, **{n: _WINDOW for n in needed if role_of(n) in PAIRS}}
-    yield given
+    if "padding_idx" not in needed:
+        yield given
     if "padding_idx" in every and "padding_idx" not in init:
         yield {**given, "padding_idx": _PADDING}
 

@@ -39,8 +39,10 @@ def coordinates(fn: Foreign, axes: int = 1) -> Iterator[Implementation]:
             parts = next((p for p in _probes(count) if _every_axis(ask, p)), None)
             if parts is None:
                 continue
-            yield from _seen(fn, count, ask, ask(parts), f"{count} coordinates {words}")
-            return
+            found = list(_seen(fn, count, ask, ask(parts), f"{count} coordinates {words}"))
+            yield from found
+            if found:
+                return
 
 
 def _seen(

@@ -8,9 +8,9 @@ import pytest
 from posenc_ref import RoPE
 from posenc_ref.conformance import check
 from posenc_ref.conformance.calling import NoConvention, bind
-from posenc_ref.conformance.calling.configuration import Configuration, states
 from posenc_ref.conformance.calling.facts import facts_of
 from posenc_ref.conformance.calling.instances import candidates
+from posenc_ref.conformance.calling.known.configuration import Configuration, states
 from posenc_ref.conformance.calling.table_search import NoTable, find_source
 
 HALF = RoPE(8, layout="half")

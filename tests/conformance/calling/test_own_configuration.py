@@ -139,7 +139,7 @@ def test_a_helper_that_takes_a_configuration_is_not_the_class(module):
         def forward(self, x, words, sounds):
             raise ValueError("words must be words")
     """)
-    with pytest.raises(ValueError, match="could not|no call|FooRotary"):
+    with pytest.raises(ValueError, match="name the surface"):
         identify(found.FooRotary)
 
 

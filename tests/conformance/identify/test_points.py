@@ -7,6 +7,7 @@ from posenc_ref import BoxSine, MultiAxisRoPE, Sinusoidal2D
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.identify.natural.foreign import foreigners
+from posenc_ref.conformance.identify.natural.owners import owners
 from posenc_ref.conformance.identify.natural.points import coordinates
 
 BOX = BoxSine(32)
@@ -19,7 +20,7 @@ def test_boxes_are_rows_of_four_numbers():
             raise ValueError("expected boxes (..., 4)")
         return BOX.table(b.reshape(-1, 4).T).astype(np.float32)
 
-    (fn,) = foreigners(sines, 64)
+    (fn,) = foreigners(next(owners(sines, 64)))
     found = next(coordinates(fn))
     assert found.how == "4 coordinates (N, 4)"
     card = identify(found, "table", axes=4)
@@ -40,7 +41,7 @@ def test_a_number_of_columns_and_the_side_of_a_grid():
 
 def _found(function, number=0):
     """Return the card of a function of coordinates, seen as its implementation of that number."""
-    (fn,) = foreigners(function, 8)
+    (fn,) = foreigners(next(owners(function, 8)))
     return identify([*coordinates(fn)][number])
 
 
@@ -91,7 +92,7 @@ def test_ids_of_three_axes_turn_their_parts_of_a_head():
         )
         return np.cos(angles), np.sin(angles)
 
-    (fn,) = foreigners(embed, 16)
+    (fn,) = foreigners(next(owners(embed, 16)))
     found = next(coordinates(fn))
     assert (found.surface, found.axes) == ("apply", 3)
     at = np.array([[[3]], [[1]], [[2]]])

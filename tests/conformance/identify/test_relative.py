@@ -9,12 +9,13 @@ from posenc_ref.conformance.calling import NoConvention, bind
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.identify.natural.biases import matrices
 from posenc_ref.conformance.identify.natural.foreign import foreigners
+from posenc_ref.conformance.identify.natural.owners import owners
 from posenc_ref.conformance.identify.natural.relative import decomposed, indices
 from posenc_ref.conformance.identify.natural.tables import grids
 
 
 def _card(maker, function):
-    (fn,) = foreigners(function, 64)
+    (fn,) = foreigners(next(owners(function, 64)))
     return identify(next(maker(fn)))
 
 
@@ -57,7 +58,7 @@ def test_decomposed_scores_of_a_query_and_two_tables():
         both = rows[..., :, None] + columns[..., None, :]
         return attn + both.reshape(attn.shape)
 
-    (fn,) = foreigners(add_decomposed_rel_pos, 64)
+    (fn,) = foreigners(next(owners(add_decomposed_rel_pos, 64)))
     found = next(decomposed(fn))
     rng = np.random.default_rng(1)
     q, k = rng.standard_normal((2, 1, 2, 15, 64))
@@ -76,7 +77,7 @@ def test_a_number_of_heads_and_a_mask_give_a_bias():
         assert n_heads == 8
         return (np.arange(mask.shape[1])[:, None] * slopes)[None]
 
-    (fn,) = foreigners(get_alibi_biases, 64)
+    (fn,) = foreigners(next(owners(get_alibi_biases, 64)))
     found = next(matrices(fn))
     assert found.surface == "bias"
     assert np.array_equal(found.call(5, 11), np.arange(11) * slopes[:, None, None])
@@ -92,7 +93,7 @@ def test_repeated_columns_are_a_rotation_and_no_learned_table():
         angle = np.concatenate([y[:, None] * theta, x[:, None] * theta], 1).repeat(2, axis=1)
         return np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
 
-    (fn,) = foreigners(embed, 64)
+    (fn,) = foreigners(next(owners(embed, 64)))
     found = next(grids(fn))
     assert (found.surface, found.axes, found.head_dim) == ("apply", 2, 8)
 
@@ -101,5 +102,5 @@ def test_whole_numbers_are_positions_and_no_angles():
     def get_meshgrid_nd(shape):
         return np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij")).astype(np.float32)
 
-    (fn,) = foreigners(get_meshgrid_nd, 64)
+    (fn,) = foreigners(next(owners(get_meshgrid_nd, 64)))
     assert [found.surface for found in grids(fn)] == ["grid_positions"]

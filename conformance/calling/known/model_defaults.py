@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .roles import role_of
-from .signatures import signature_of
+from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.signatures import signature_of
 
 
 def model_default(
@@ -21,7 +21,9 @@ def model_default(
     """
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     models: list[tuple[int, str, dict[str, Any]]] = []
-    for own, value in (vars(module) if module is not None else {}).items():
+    if module is None:
+        return None
+    for own, value in vars(module).items():
         if not inspect.isclass(value) or value is function or value.__module__ != module.__name__:
             continue
         try:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.signatures import signature_of
+
 from .configuration import annotated_class, head_of, made_as
 from .model_defaults import model_default
-from .roles import role_of
-from .signatures import signature_of
 
 
 def own_configuration(

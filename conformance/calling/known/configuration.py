@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from .roles import role_of
-from .signatures import signature_of
+from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.signatures import signature_of
 
 #: The length of tables made in advance.
 LENGTH = 131072
@@ -181,7 +181,7 @@ def states(made: Any, roles: Mapping[str, Any]) -> bool:
     own = head_of(made)
     parameters = _entry(made, "rope_parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
-    parameters = parameters.get(roles.get("layer_type"), parameters)
+    parameters = parameters.get(roles.get("layer_type"), parameters) or {}
     base = parameters.get("rope_theta", _entry(made, "rope_theta"))
     part = parameters.get("partial_rotary_factor", _entry(made, "partial_rotary_factor"))
     pairs = ((own, head_dim), (base, roles.get("base")), (part, roles.get("partial")))

@@ -1,0 +1,1 @@
+"""What is known of arguments that nobody gives: configurations, and the defaults of a model."""
