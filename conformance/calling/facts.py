@@ -48,7 +48,7 @@ HEADS = 4
 #: What required parameters get if nothing states it, as for the identification of a function.
 ASSUMED: Mapping[str, Any] = {
     "base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0,
-    "bidirectional": True, "num_buckets": 32, "max_distance": 128,
+    "bidirectional": True, "num_buckets": 32, "max_distance": 128, "scale": 1.0,
 }  # fmt: skip
 #: The name of each scaling in a configuration of Hugging Face.
 _ROPE_TYPES = {
@@ -127,6 +127,8 @@ class Facts:
             optional = parameter.default is not parameter.empty
             if role in only_required and optional and name not in self.by_name:
                 continue
+            if role == "length" and isinstance(parameter.default, tuple | list):
+                continue  # a length for each axis
             if role is not None and role in also:
                 value = also[role]
             elif role == "scale" and "factor" in roles and name not in self.by_name:

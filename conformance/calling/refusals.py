@@ -6,6 +6,7 @@ import inspect
 
 from posenc_ref import Bias, Encoding, Rotary, Table
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .conventions import CONVENTIONS, NAMES, Convention
@@ -16,6 +17,9 @@ from .roles import role_of
 from .rotations import VECTORS
 from .signatures import is_function, signature_of
 from .subject import Request, name_of
+
+#: The most reasons that are printed if a class cannot be made.
+_MOST = 4
 
 
 def fits_family(surface: str, encoding: Encoding | None) -> bool:
@@ -48,7 +52,10 @@ def nothing_fits(request: Request) -> str:
     elif sizes and request.axes > 1 and is_function(target) and not roles & {*VECTORS}:
         hints.append("a table of a grid is judged with the rotation that takes it, and --table")
     if isinstance(target, type | MethodOf) and any("--init" in reason for reason in reasons):
-        return "\n".join(hints + [reason for reason in reasons if "--init" in reason])
+        missing = [reason for reason in reasons if "--init" in reason]
+        more = len(missing) - _MOST
+        missing[_MOST:] = [f"and {plural(more, 'refusal', 'refusals')} like these"] * (more > 0)
+        return "\n".join(hints + missing)
     rows = [c for c in CONVENTIONS if surface is None or surface in c.surfaces]
     rows = [NAMES[request.signature]] if request.signature is not None else rows
     rows = [c for c in rows if fits_family(c.surfaces[0], request.encoding)] or list(CONVENTIONS)

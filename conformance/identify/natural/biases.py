@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from .rows import tokens_first
 
 #: The number of heads in calls with logits, and the sizes of trial calls.
 _HEADS, _Q, _K = 8, 5, 11
+#: A window with sides that no other axis has.
+_WINDOW = (4, 6)
 #: The longest matrix that is asked for.
 _MOST = 2**11
 
@@ -71,12 +74,6 @@ def _calls(fn: Foreign) -> Iterator[tuple[str, Ask, tuple[int, int]]]:
             raise ValueError("q_len and k_len must be equal: the function takes one length")
         return fn(q, length=q, num_heads=_HEADS)[0]
 
-    def whole(q: int, k: int) -> np.ndarray:
-        found = fn()[0]
-        if q != k or q not in found.shape:
-            raise ValueError(f"the function has one matrix of shape {found.shape}")
-        return found
-
     yield (
         "both lengths, batch 1",
         lambda q, k: fn(1, query_length=q, key_length=k, num_heads=_HEADS)[0],
@@ -89,11 +86,19 @@ def _calls(fn: Foreign) -> Iterator[tuple[str, Ask, tuple[int, int]]]:
         (_Q, _K),
     )
     yield f"logits of 0, of shape (1, {_HEADS}, q_len, k_len)", logits, (_Q, _K)
-    try:
-        n = fn()[0].shape[-1]
-    except Refused:
-        return
-    yield f"no argument: the matrix of {n} tokens", whole, (n, n)
+    for words, given in (("no argument", {}), (f"a window {_WINDOW}", {"grid": _WINDOW})):
+        try:
+            n = fn(**given)[0].shape[-1]
+        except Refused:
+            continue
+
+        def whole(q: int, k: int, given: dict[str, Any] = given) -> np.ndarray:
+            found = fn(**given)[0]
+            if q != k or q not in found.shape:
+                raise ValueError(f"the function has one matrix of shape {found.shape}")
+            return found
+
+        yield f"{words}: the matrix of {n} tokens", whole, (n, n)
 
 
 def _of_keys(found: np.ndarray, k: int) -> np.ndarray:

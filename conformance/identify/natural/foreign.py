@@ -67,7 +67,8 @@ class Foreign:
         """
         also = {role: self._given(value) for role, value in by_role.items()}
         only = tuple(role for role in _OPTIONAL if role not in also)
-        also = {"dtype": self._given(np.zeros(1)).dtype, "device": "cpu", **also}
+        like = self._given(np.zeros(1))
+        also = {"dtype": like.dtype, "device": getattr(like, "device", "cpu"), **also}
         with refusals():
             arguments = self.facts.arguments(self.function, also, only, spare=self._given(spare))
             found = tuple(_arrays(self.function(**arguments), self.least))
