@@ -55,12 +55,15 @@ class Accuracy:
         for name in ("where", "precision"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
 
-    def lines(self, dtype: str = "") -> list[str]:
-        """Return the lines of a report about results of ``dtype``."""
+    def lines(
+        self, dtype: str = "", *, integers: bool = False, several_axes: bool = False
+    ) -> list[str]:
+        """Return the lines of a report about results of ``dtype``, or about integers."""
         score = f"{self.worst:.3g} {'unit' if self.worst == 1 else 'units'}"
         lines = [f"accuracy  worst {score} (budget {self.budget:g}), {self.where}"]
         if math.isinf(self.worst):
-            lines = [f"accuracy  not in units: not finite, or not an exact copy, {self.where}"]
+            why = "integers must be equal" if integers else "not finite, or not an exact copy"
+            lines = [f"accuracy  not in units: {why}, {self.where}"]
         if self.where == NOTHING:
             lines = ["accuracy  not measured: no value was judged"]
         if self.precision:
@@ -69,6 +72,7 @@ class Accuracy:
             errors = ", ".join(f"{short_length(p)}: {e:.1e}" for p, e in self.errors.items())
             tensors = self.where.startswith(OF_LOGITS)
             what = "of tensors, from the convention in the note" if tensors else "absolute"
+            what += ", with equal positions on every axis" if several_axes else ""
             lines.append(f"errors    {what}, at the end of a context of {errors}")
             if self.degrades_at is not None and not tensors:
                 lines.append(

@@ -16,7 +16,10 @@ from .codes import CODES
 from .conventions import known
 from .expected import ExpectedFailure, nothing_left, unexpected, vacuous
 from .plural import plural
+from .signatures import SURFACES
 
+#: The encodings whose errors by length are those of equal positions on all axes.
+_SEVERAL_AXES = ("MultiAxisRoPE(", "MixedRoPE(")
 ERROR, NOTE = "error", "note"
 #: A limit that names refused inputs and the exception.
 _REFUSED = re.compile(r"(?P<what>.*): (?P<reason>(refused|not tried) \(.*\))", re.DOTALL)
@@ -243,7 +246,12 @@ class Report:
             lines.append(f"error     {self.error}")
         lines += [str(f) for f in self.findings]
         if self.accuracy is not None:
-            lines += self.accuracy.lines(self.dtype)
+            surface = SURFACES.get(self.surface)  # None: that of a recording, or of tensors
+            lines += self.accuracy.lines(
+                self.dtype,
+                integers=surface is not None and "integers" in surface.call,
+                several_axes=self.encoding.startswith(_SEVERAL_AXES),
+            )
         lines += [f"limit     {limit}" for limit in _grouped(self.limits)]
         if self.printed:
             lines.append(f"printed   {self.printed}")

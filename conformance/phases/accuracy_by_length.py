@@ -64,12 +64,9 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong")
-    model = telling.model
-    name = model.name if model else ""
-    if judge_constants(run, telling.angles, model, declared, found):
-        name = ""  # the angles differ by more than their rounding
-    if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-        name = "float32 angles or better"  # half-precision results cannot tell them apart
+    # Without a name, the angles differ by more than their rounding.
+    constant = judge_constants(run, telling.angles, telling.model, declared, found)
+    name = "" if constant else telling.precision
     run.report.accuracy = Accuracy(
         precision=name, errors=errors, degrades_at=at, degrades_first=first
     )

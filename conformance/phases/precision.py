@@ -7,7 +7,7 @@ never decides it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -161,6 +161,23 @@ def classify(
         if best is None or worst < best[0]:
             best = worst, model
     return best[1] if best else None
+
+
+def as_float32(
+    positions: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    frequencies: np.ndarray,
+    dtype: str,
+    origin: float,
+) -> bool:
+    """Return whether the values may be those of float32 angles, as all are at small positions.
+
+    They are compared as those of float64 angles are.
+    """
+    model, at = replace(models()[1], exact=True), positions + origin
+    seen = (at, (cos, sin), model.cos_sin(at, frequencies), frequencies, dtype, model)
+    return _misfit(*seen) <= BUDGET[dtype]
 
 
 def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> Model:

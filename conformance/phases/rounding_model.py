@@ -19,7 +19,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .declaration import Declaration, unit_size
 from .measure import Tables, wrap
-from .precision import Model, classify, rounded
+from .precision import Model, as_float32, classify, rounded
 
 #: Positions (n,) and frequencies or timescales (..., pairs) to angles (..., n, pairs).
 Angles = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -245,6 +245,18 @@ class Telling:
         """Return the precision class of the values."""
         origin = self.declared.origin
         return classify(self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin)
+
+    @property
+    def precision(self) -> str:
+        """Return the name of the precision class, or of two that these positions do not tell apart.
+
+        Half-precision results cannot tell them apart either.
+        """
+        if self.model is None or self.model.name != "float64 angles":
+            return self.model.name if self.model else ""
+        origin, coarse = self.declared.origin, ROUNDOFF[self.run.coarse] > ROUNDOFF["float32"]
+        seen = (self.positions, *self.cos_sin, self.frequencies, self.run.dtype, origin)
+        return "float32 angles or better" if coarse or as_float32(*seen) else self.model.name
 
     @cached_property
     def angles(self) -> RoundingModel | None:

@@ -165,6 +165,21 @@ def test_accuracy_in_words():
     assert "judged    up to position 2048" in lines
 
 
+def test_errors_of_several_axes_say_which_positions_they_are_of():
+    """They contradicted the verdict: equal positions on all axes hide exchanged axes."""
+    a = Accuracy(3.0, 128.0, "case 'x'", errors={4096: 3e-8})
+    one, more = report(accuracy=a), replace(report(accuracy=a), encoding="MultiAxisRoPE(8, ...)")
+    assert "errors    absolute, at the end" in str(one)
+    assert "errors    absolute, with equal positions on every axis, at the end" in str(more)
+
+
+def test_integers_that_differ_are_not_called_infinite():
+    a = Accuracy(float("inf"), 128.0, "case 'x': 20, truth 4")
+    assert "not in units: not finite, or not an exact copy, case" in str(report(accuracy=a))
+    whole = replace(report(accuracy=a), surface="bucket")
+    assert "not in units: integers must be equal, case 'x': 20, truth 4" in str(whole)
+
+
 @pytest.mark.parametrize(("highest", "said"), [(1023, True), (1024, False)])
 def test_a_pass_below_1024_says_so(highest, said):
     text = str(report(accuracy=Accuracy(0.0, 128.0, "x", highest=highest)))

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import posenc_ref as pr
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance import check
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.phases.precision import classify, models, reduced, rounded
 
@@ -141,3 +143,22 @@ def test_positions_that_half_precision_holds_exactly_are_not_blamed(half):
     seen = classify(at, cos, sin, w, "float32")
     assert seen is not None
     assert (seen.code, seen.name) == ("table-precision", f"cos and sin tables in {half}")
+
+
+@pytest.mark.parametrize(
+    ("highest", "expected"),
+    [(64, "float32 angles or better"), (None, "float64 angles")],
+)
+def test_small_positions_do_not_tell_float32_from_float64(highest, expected):
+    """Functions of small grids were said to compute angles in float64, whatever they did."""
+    rope = pr.RoPE(64, layout="half")
+
+    def cos_sin(positions):
+        if highest is not None and positions.max(initial=0) >= highest:
+            raise ValueError(f"positions must be below {highest}")
+        angles = positions[:, None] * np.tile(rope.frequencies(), 2)
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    report = check(cos_sin, rope, "cos_sin")
+    assert report.passed
+    assert report.accuracy.precision == expected
