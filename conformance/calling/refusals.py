@@ -46,6 +46,12 @@ def nothing_fits(request: Request) -> str:
         sizes = (roles | {role_of(n) for n in made}) & {*SIZES}
     except (TypeError, ValueError):
         takes_, roles, sizes = "(...)", set(), set()
+    bound = {surface for c in CONVENTIONS for surface in c.surfaces}
+    if surface is not None and surface not in bound:
+        return (
+            f"{name_of(target)}{takes_} does not take the arguments of surface {surface!r}: "
+            f"{SURFACES[surface].call}; wrap it in a function that does"
+        )
     hints = []
     if sizes and request.encoding is None and request.axes == 1:
         hints.append("a function of whole grids needs --axes 2, or --axes 3 with frames")

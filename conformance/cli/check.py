@@ -42,7 +42,7 @@ from .options.models import (
 )
 from .options.output import usage_errors
 from .options.rules import OF_RULES, load_rule
-from .options.targets import Init, Signature, Table, bound_target, only_surface
+from .options.targets import Init, Signature, Table, bound_target, makes_a_grid, only_surface
 
 
 @usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
@@ -209,6 +209,8 @@ def check_command(
             declared = model
         elif not several:
             declared = declared_by(model, chosen or "apply", layer_type)
+    if chosen is None and makes_a_grid(fn, declared):
+        surface = chosen = "grid"
     if chosen in OF_RULES:
         refuse(chosen, declared)
     settings: dict[str, Any] = {

@@ -83,7 +83,7 @@ class Configuration(SimpleNamespace):
 
     def taken_by(self, made: Any) -> None:
         """Note which given entries an object that was made of this configuration has."""
-        self._used.update(name for name in self._given if _entry(made, name) is not None)
+        self._used.update(name for name in self._given if entry_of(made, name) is not None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value, or the default."""
@@ -173,28 +173,29 @@ def states(made: Any, roles: Mapping[str, Any]) -> bool:
     if "head_dim" not in roles:
         return True
     head_dim = roles["head_dim"]
-    if _entry(made, "head_dim") is None and _whole_head(made) not in (None, head_dim):
+    if entry_of(made, "head_dim") is None and _whole_head(made) not in (None, head_dim):
         try:
             made.head_dim = head_dim
         except Exception:  # it has no place for it
             return False
     own = head_of(made)
-    parameters = _entry(made, "rope_parameters")
+    parameters = entry_of(made, "rope_parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
     parameters = parameters.get(roles.get("layer_type"), parameters) or {}
-    base = parameters.get("rope_theta", _entry(made, "rope_theta"))
-    part = parameters.get("partial_rotary_factor", _entry(made, "partial_rotary_factor"))
+    base = parameters.get("rope_theta", entry_of(made, "rope_theta"))
+    part = parameters.get("partial_rotary_factor", entry_of(made, "partial_rotary_factor"))
     pairs = ((own, head_dim), (base, roles.get("base")), (part, roles.get("partial")))
     return all(has is None or wanted is None or has == wanted for has, wanted in pairs)
 
 
 def head_of(made: Any) -> int | None:
     """Return the size of a head that a configuration states, or None."""
-    found = _entry(made, "head_dim") or _whole_head(made)
+    found = entry_of(made, "head_dim") or _whole_head(made)
     return found if isinstance(found, int) else None
 
 
-def _entry(made: Any, name: str) -> Any:
+def entry_of(made: Any, name: str) -> Any:
+    """Return an entry of a configuration, or None if it has none or cannot be asked for it."""
     try:
         return getattr(made, name, None)
     except Exception:  # a property may fail
@@ -203,7 +204,7 @@ def _entry(made: Any, name: str) -> Any:
 
 def _whole_head(made: Any) -> int | None:
     """Return the size of a head that follows from the width and the heads, or None."""
-    width, heads = _entry(made, "hidden_size"), _entry(made, "num_attention_heads")
+    width, heads = entry_of(made, "hidden_size"), entry_of(made, "num_attention_heads")
     return width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from posenc_ref.conformance.calling.roles import role_of
 from posenc_ref.conformance.calling.signatures import signature_of
 
-from .configuration import annotated_class, head_of, made_as
+from .configuration import annotated_class, entry_of, head_of, made_as
 from .model_defaults import model_default
 
 
@@ -26,13 +26,13 @@ def own_configuration(
     """
     read = _entries_read(function, parameter)
     found = list(_candidates(function, parameter, given))
-    lacking = [sum(not hasattr(made, entry) for entry in read) for made, _ in found]
+    lacking = [sum(entry_of(made, name) is None for name in read) for made, _ in found]
     return found[lacking.index(min(lacking))] if found else None
 
 
 def layer_types_of(made: Any) -> list[str]:
     """Return the types of layers that a configuration has other parameters of a rotation for."""
-    found = getattr(made, "rope_parameters", None)
+    found = entry_of(made, "rope_parameters")
     nested = isinstance(found, Mapping) and all(isinstance(v, Mapping) for v in found.values())
     return list(found) if nested and found else []
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posenc_ref import Table as EncodedTable
 from posenc_ref._documents import read_json
 from posenc_ref.conformance.calling import CONVENTIONS, NoConvention, bind, takes
 from posenc_ref.conformance.calling.roles import role_of
@@ -92,6 +93,18 @@ def bound_target(
         if as_it_is:
             return fn
         raise
+
+
+def makes_a_grid(fn: Any, declared: Declared) -> bool:
+    """Return whether a function takes the height and the width of a grid, as a table of one."""
+    if not isinstance(declared, EncodedTable) or declared.num_axes != 2:
+        return False
+    try:
+        every = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [role_of(p.name) for p in every if p.default is p.empty]
+    return needed == ["grid_height", "grid_width"]
 
 
 def only_surface(fn: Any) -> str | None:

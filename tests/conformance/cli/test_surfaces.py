@@ -173,3 +173,37 @@ def test_a_function_of_torch_tensors_is_found_by_its_module(tmp_path, posenc):
     exit_code, said = posenc("check", "wrong.py:ids", "--surface", "position_ids")
     assert exit_code == 1
     assert "real tokens are counted from 1" in said
+
+
+GRIDS = """
+from posenc_ref import Sinusoidal2D, relative_index
+
+def rows_of_patches(h, w, dim=16):
+    return Sinusoidal2D(16).grid(h, w)
+
+def index(wh, ww):
+    return relative_index((wh, ww))
+"""
+
+
+def test_a_function_of_height_and_width_is_a_grid(tmp_path, capsys):
+    """The message told to write a table of positions, which no function of a grid can be."""
+    path = tmp_path / "mine.py"
+    path.write_text(GRIDS)
+    with pytest.raises(SystemExit) as ended:
+        app(["check", f"{path}:rows_of_patches", "--encoding", "Sinusoidal2D(16)"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "(grid, numpy, float32)" in said
+
+
+def test_a_stated_surface_with_other_arguments_is_said(tmp_path, capsys):
+    """The message told to write a rotation, and to pass the number of axes."""
+    path = tmp_path / "mine.py"
+    path.write_text(GRIDS)
+    with pytest.raises(SystemExit) as ended:
+        app(["check", f"{path}:index", "--surface", "relative_index"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 2
+    assert "does not take the arguments of surface 'relative_index': fn((height, width))" in said
+    assert "rotate" not in said
