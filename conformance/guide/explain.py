@@ -14,7 +14,7 @@ from posenc_ref.conformance.calling.conventions import NAMES
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
 from posenc_ref.conformance.harness.nearest import find, near
-from posenc_ref.conformance.harness.signatures import SURFACES
+from posenc_ref.conformance.harness.signatures import SIGNATURES
 from posenc_ref.conformance.registry import entries
 from posenc_ref.conformance.surfaces import WORDS
 from posenc_ref.encoding import Value
@@ -47,7 +47,7 @@ def explain(name: str | None = None) -> str:
     if topic := find(name, TOPICS):
         return TOPICS[topic]()
     values: dict[str, type[Value]] = {c.__name__: c for c in (*encodings(), *scalings(), *others())}
-    surface, code = find(name, SURFACES), find(name, CODES)
+    surface, code = find(name, SIGNATURES), find(name, CODES)
     known = find(name, values) or ALIASES.get(find(name, ALIASES) or "")
     texts = [  # "slopes" is a surface and a code, "proportional" a scaling and a code
         *([_surface(surface)] if surface else []),
@@ -68,7 +68,7 @@ def _hint(name: str, values: dict[str, type[Value]]) -> str:
     if model := find(name, presets()):
         return f"; it is a model: `posenc presets {model}` shows its encoding"
     wanted = name.strip().lower()
-    alike = near(name, [*CODES, *values, *ALIASES, *SURFACES, *NAMES, *TOPICS], n=5, cutoff=0.5)
+    alike = near(name, [*CODES, *values, *ALIASES, *SIGNATURES, *NAMES, *TOPICS], n=5, cutoff=0.5)
     alike += [code for code in CODES if wanted in code and code not in alike]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
@@ -88,13 +88,12 @@ def _code(name: str) -> str:
 
 def _surface(name: str) -> str:
     """Return the call, the result and the encodings of a surface, and the letters in its shapes."""
-    row = SURFACES[name]
+    row = SIGNATURES[name]
     lines = [hanging("call", row.call)]
     if row.meaning:
         lines.append(hanging("result", row.meaning))
-    lines.append(
-        hanging("judges", ", ".join(WORDS[family] for family in row.families if family in WORDS))
-    )
+    judged = ", ".join(WORDS[family] for family in row.families if family in WORDS)
+    lines.append(hanging("judges", judged or "nothing: for test vectors and identify"))
     shapes = " ".join(re.findall(r"\([^()]*\)", f"{row.call} {row.meaning}"))
     used = [letter for letter in SHAPES if letter in re.findall(r"\w+", shapes)]
     if used:
