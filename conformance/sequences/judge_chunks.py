@@ -198,6 +198,7 @@ def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
     for n in lengths_of(encoding):
         if 8 < n <= LONG[-1][0]:
             yield (n - 3, 1, 1, 1, 1, 1)
+            yield from ((n - 4, 8), (n - 5, 2, 7))  # the last of two chunks and of three
             yield (n // 2, n - n // 2 - 1, 2, 1)
 
 

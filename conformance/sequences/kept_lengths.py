@@ -34,6 +34,7 @@ class _Step:
     before: int  #: the number of keys before the chunk
     after: int
     last: int  #: the number of keys when all of them were rotated anew
+    number: int  #: 1 for the first chunk
 
     @property
     def size(self) -> int:
@@ -67,6 +68,8 @@ def _occasions(encoding: Rotary) -> Iterator[tuple[str, Callable[[_Step], bool]]
         yield f"by a chunk that begins at more than {n} keys", lambda s: s.before > n
         yield f"by a chunk that begins at {n} keys or more", lambda s: s.before >= n
         yield f"by a chunk of more than {n} tokens", lambda s: s.size > n
+    for nth, every in (("second", 2), ("third", 3), ("fourth", 4)):
+        yield f"by every {nth} chunk", lambda s, n=every: s.number % n == 0  # type: ignore[misc]
     yield "by chunks of one token", lambda s: s.size == 1
     yield "by chunks of several tokens", lambda s: s.size > 1
     yield (
@@ -94,8 +97,8 @@ def _lengths(anew: Callable[[_Step], bool], own: bool, call: Chunked) -> list[in
     """Return the length whose frequencies each chunk of keys has in the end."""
     lengths: list[int] = []
     last = 0
-    for start, end in zip(call.starts, call.ends, strict=True):
-        if not last or anew(_Step(start, end, last)):
+    for number, (start, end) in enumerate(zip(call.starts, call.ends, strict=True), 1):
+        if not last or anew(_Step(start, end, last, number)):
             last, lengths = end, [end] * len(lengths)
         lengths.append(end if own else last)
     return lengths

@@ -50,6 +50,23 @@ def test_keys_that_are_rotated_anew_after_some_chunks_only(anew, words):
     assert "further calls agree" in found.evidence
 
 
+@pytest.mark.parametrize(("every", "nth"), [(2, "second"), (3, "third")])
+def test_keys_that_are_rotated_anew_by_every_nth_chunk(every, nth):
+    """Such a cache passed: all chunks that were made ended with one that rotates anew."""
+
+    def fn(k, chunks):
+        at, parts = 0, []
+        for number, n in enumerate(chunks, 1):
+            first, at = at, at + n
+            if number % every == 0:
+                first, parts = 0, []
+            parts.append(GROWING.apply(k[:, :, first:at], np.arange(first, at), seq_len=at))
+        return np.concatenate(parts, axis=2)
+
+    (found,) = check(fn, GROWING, "key_cache").findings
+    assert found.message.startswith(f"cached keys are rotated again only by every {nth} chunk")
+
+
 def test_keys_that_are_rotated_anew_past_the_trained_length_are_right():
     assert check(cache(lambda a, b: a <= 24 < b), GROWING, "key_cache").verdict == "conforms"
 

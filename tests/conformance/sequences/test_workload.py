@@ -80,6 +80,7 @@ def test_chunks_around_a_change_of_the_frequencies(monkeypatch):
         judge_chunks.judge_decode, "decode", chunked, monkeypatch, GROWING, max_position=1100
     )
     around = [(n - 3, 1, 1, 1, 1, 1) for n in LENGTHS]
+    around += [chunks for n in LENGTHS for chunks in ((n - 4, 8), (n - 5, 2, 7))]
     around += [(n // 2, (n + 1) // 2 - 1, 2, 1) for n in LENGTHS]
     assert sorted(seen[7:-3]) == sorted([*LONG[:2], *((1, 2, *chunks) for chunks in around)])
     totals = [sum(chunks[2:]) for chunks in seen[8:-3]]
