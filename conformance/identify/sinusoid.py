@@ -28,8 +28,10 @@ from .length import NOT_LINEAR
 from .measure import amplitude, finite_until, origin, reach, refined, uncertainty
 from .table import open_table
 
-#: The most rows of a learned table.
-_MANY_ROWS = 2**16
+#: The most numbers of a learned table.
+_MANY = 2**24
+#: The row that is asked for to see whether a table ends: longer ones are made of positions.
+_FAR = 2**17
 #: The most roundings of a frequency that is computed in half precision.
 _ROUNDINGS = 4
 
@@ -126,14 +128,14 @@ def _from_half_precision(plain: Sinusoidal, m: Measurement) -> Iterator[Sinusoid
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
     """Identify a table without sinusoids as learned if positions after a last row fail."""
-    last = access.reach(2**17 - 1)
+    last = access.reach(_FAR)
     rows = access.rows(np.arange(min(last, 16) + 1))
-    least = "at least " if last == 2**17 - 1 else ""
+    least = "at least " if last == _FAR else ""
     card.facts["table"] = f"{dim} columns, {least}{last + 1} rows"
     if (rows == rows[0]).all():
         what = "equal" if rows.any() else "zero"
         raise Unidentified(f"all rows are {what}: the table does not depend on positions")
-    if access.highest is None or last >= _MANY_ROWS:  # no last row was found
+    if access.highest is None or last == _FAR or last * dim >= _MANY:  # no last row was found
         text = "columns form no sinusoids, and no position is refused, so the table is not learned"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
             text += f"; {run.coarse} may hide the slow sinusoids: identify the function in float32"

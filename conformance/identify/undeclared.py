@@ -121,6 +121,8 @@ def or_table(first: Card, as_table: Callable[[], Card]) -> Card:
         table = as_table()
     except (ValueError, TypeError):
         return first
+    if not first.found and table.exact and table.rule:
+        return table  # such as a learned one, whose columns are no cosines and sines
     if not table.exact or not isinstance(table.encoding, Sinusoidal):
         return first
     added, turning = repr(table.encoding), repr(first.encoding)

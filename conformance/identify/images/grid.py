@@ -287,7 +287,7 @@ def _concatenated(parts: tuple[np.ndarray, np.ndarray], kind: str) -> Encoding |
     dim = moving.shape[1]
     for order, first in (((0, 1), moving[0]), ((1, 0), moving[1])):
         size = edge if order == (0, 1) else dim - edge
-        if first[:size].all() and not first[size:].any():
+        if 0 < size < dim and first[:size].all() and not first[size:].any():
             cut = {order[0]: slice(None, size), order[1]: slice(size, None)}
             tables = tuple(parts[a][:, cut[a]].astype(kind) for a in (0, 1))
             return AxialLearned(tables, order=None if order == (0, 1) else order)

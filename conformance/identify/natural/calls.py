@@ -127,17 +127,18 @@ def grid_calls(fn: Foreign) -> Iterator[tuple[str, GridCall]]:
         return fn(h, grid=h, image_size=h, side=h)
 
     yield "the side of a square", square
+    masked = "tokens" in fn.required and bool({"x", "image"} & fn.roles)
     for channels in channels_of(fn):
         for shape in ((1, channels, "h", "w"), (1, "h", "w", channels)):
 
             def image(h: int, w: int, shape: tuple[Any, ...] = shape) -> Parts:
                 side = {"h": h * fn.patch, "w": w * fn.patch}
                 x = np.zeros([side.get(n, n) for n in shape])
-                mask = {"tokens": np.ones((1, h, w), np.int64)} if "tokens" in fn.required else {}
+                mask = {"tokens": np.ones((1, h, w), np.int64)} if masked else {}
                 return fn(x, x=x, image=x, **mask)
 
             words = f"an image {shape}".replace("'", "")
-            yield words + (" and a mask of 1" if "tokens" in fn.required else ""), image
+            yield words + (" and a mask of 1" if masked else ""), image
     if "shape" in signature_of(fn.function).parameters:
         for channels in channels_of(fn):
 
