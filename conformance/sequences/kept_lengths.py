@@ -117,6 +117,7 @@ def refuting(encoding: Rotary) -> Iterator[tuple[int, ...]]:
     yield (n - 6, 6, 3, 1, n, 1)
     yield (n - 7, 5, 3, n + 5, 2)
     yield (n // 3, n // 3, n, 1, n // 2)
+    yield (n // 3, n // 3, n, 1)
     yield (n - 1, 2, (1 << (n + 1).bit_length()) - n - 1)
     yield (n + 3, 2, 1)
 
