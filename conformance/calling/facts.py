@@ -33,6 +33,7 @@ from .known.configuration import (
     Configuration,
     annotated_class,
     completed,
+    head_of,
     made_as,
     settings,
     states,
@@ -48,7 +49,7 @@ HEADS = 4
 #: What required parameters get if nothing states it, as for the identification of a function.
 ASSUMED: Mapping[str, Any] = {
     "base": 10000.0, "neox": True, "interleaved": False, "partial": 1.0,
-    "bidirectional": True, "num_buckets": 32, "max_distance": 128, "scale": 1.0,
+    "bidirectional": True, "num_buckets": 32, "max_distance": 128, "scale": 1.0, "dropout": 0.0,
 }  # fmt: skip
 #: The name of each scaling in a configuration of Hugging Face.
 _ROPE_TYPES = {
@@ -83,17 +84,21 @@ class Facts:
     layer_types: list[str] = dataclasses.field(default_factory=list)  #: those of its own model
 
     def value(self, name: str, role: str | None, *, optional: bool = False) -> Any:
-        """Return the value for a parameter, or None if nothing is known about it.
+        """Return the value for a parameter, stated or assumed, or None if there is none.
 
         A parameter with a default has no value by the name of a field alone, and none is assumed.
         """
+        found = self._stated(name, role, optional)
+        return ASSUMED.get(role or "") if found is None and not optional else found
+
+    def _stated(self, name: str, role: str | None, optional: bool) -> Any:
         if name in self.by_name:
             self.used.add(name)
             return self.by_name[name]
         if role is not None and role in self.by_role:
             self.used_roles.add(role)
             return self.by_role[role]
-        return None if optional else self.fields.get(name, ASSUMED.get(role or ""))
+        return None if optional else self.fields.get(name)
 
     def arguments(
         self,
@@ -134,11 +139,15 @@ class Facts:
             elif role == "scale" and "factor" in roles and name not in self.by_name:
                 value = None  # one of the two is the whole scaling
             else:
-                value = self.value(name, role, optional=optional)
+                value = self._stated(name, role, optional)
             if value is None and not optional and not self.fields:
                 value = self._of_model(function, name, role)
                 if role == "axes_dim":
                     self.used_roles.add(role)
+            if value is None and not optional:
+                value = ASSUMED.get(role or "")
+                if value is not None and not self.fields:
+                    self.words[name] = f"{name}={value!r} assumed"
             if role == "layer_type" and self.layer_types and name not in self.by_name:
                 value = FULL if FULL in self.layer_types else self.layer_types[0]
             elif role == "layer_type" and optional and name not in self.by_name:
@@ -162,6 +171,11 @@ class Facts:
             raise Unbound(f"no value is known for the parameter{'s'[: len(unknown) > 1]} {listed}")
         return found
 
+    def _agrees(self, made: Any) -> bool:
+        """Return whether a configuration has the size of a head that is tried, or none to try."""
+        size = head_of(made)
+        return size is None or size % 2 == 1 or size == self.by_role.get("head_dim", size)
+
     def _of_model(self, function: Callable[..., Any], name: str, role: str | None) -> Any:
         """Return what the model in the file of a function has for a parameter, or None."""
         found = model_default(function, name, role)
@@ -178,7 +192,7 @@ class Facts:
         """
         if known.made_up and not self.fields:
             own = own_configuration(function, name, known.given)
-            if own is not None and states(own[0], self.by_role):
+            if own is not None and self._agrees(own[0]):
                 known.taken_by(own[0])
                 self.words[name] = own[1]
                 self.layer_types[:] = layer_types_of(own[0])

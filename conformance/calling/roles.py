@@ -89,6 +89,7 @@ ROLES: dict[str, str] = {
     "neox": r"(is_|use_)?neox(_style|_rotary_style)?|half_split|(use_)?rotate_half",
     "factor": r"(rope_)?(scaling_?)?factor|scale_factor|rope_scaling_factor|linear_factor",
     "scale": r"scale",
+    "dropout": r"dropout(_rate|_p)?",
     "scaling": r"rope_(scaling|parameters|config)|scaling_(config|args|params)|rope_params",
     "partial": r"rotary_(percent(age)?|pct|fraction)|partial_rotary_factor|rope_(pct|percentage)",
     "low_freq_factor": r"low_freq_factor",

@@ -164,7 +164,9 @@ def _calls(made: Made, method: str | None) -> Iterator[tuple[Callable[..., Any],
     if main is not None:
         yield calling(owner, main), text
     for other in methods(owner, ROTATES):
-        if "config" not in map(role_of, signature_of(other).parameters):  # it makes parameters
+        every = signature_of(other).parameters.items()
+        needed = {role_of(name) for name, p in every if p.default is p.empty}
+        if "config" not in needed or needed & {"x", "query"}:  # else it makes parameters
             yield other, f"{text}.{other.__name__}"
 
 

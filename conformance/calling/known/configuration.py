@@ -160,7 +160,7 @@ def made_as(cls: type, values: Mapping[str, Any]) -> Any:
         signature = inspect.signature(cls).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.values())
         return cls(**{n: v for n, v in values.items() if takes_all or n in signature})
-    except Exception:  # it needs what is not known; the caller has another configuration
+    except (Exception, SystemExit):  # it needs what is not known, or refuses
         return None
 
 

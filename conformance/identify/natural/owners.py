@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +53,11 @@ def owners(target: Any, head_dim: int) -> Iterator[Owner]:
         except Unbound:
             continue
         words = f"{name_of(cls)}({facts.described(cls)})"
-        yield Owner(made, facts, words + _filled(made))
+        yield Owner(made, facts, words)
+        filled = _filled(made)
+        if filled is not None:
+            added = ", its learned tables, which are 0, filled with random numbers"
+            yield Owner(filled, facts, words + added)
 
 
 def _arguments(cls: type, init: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -65,10 +71,20 @@ def _arguments(cls: type, init: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
         yield {**given, "padding_idx": _PADDING}
 
 
-def _filled(made: Any) -> str:
-    """Fill the learned arrays of a new torch module that are 0, and return words about it."""
+def _filled(made: Any) -> Any:
+    """Return a copy of a new torch module with numbers in the learned tables that are 0, or None.
+
+    A table of zeros hides which row is used.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(made, torch.nn.Module):
+        return None
     random = np.random.default_rng(0)
-    empty = [p for p in getattr(made, "parameters", list)() if not bool(p.any())]
+    try:
+        filled = copy.deepcopy(made)
+    except Exception:  # it cannot be copied, and this one must stay as it is
+        return None
+    empty = [p for p in filled.parameters() if p.ndim > 1 and p.numel() and not bool(p.any())]
     for array in empty:
         array.data.copy_(array.data.new_tensor(random.standard_normal(tuple(array.shape))))
-    return ", its learned arrays, which are 0, filled with random numbers" if empty else ""
+    return filled if empty else None
