@@ -19,8 +19,8 @@ def model_default(
     """Return the default of a parameter in the model that uses a function, and its name, or None.
 
     The model is a class of the same file whose code calls the function; of several, that whose
-    constructor has the most parameters.  A parameter of the same name comes before one of the same
-    role.
+    constructor has the most parameters.  In it, a parameter of the same name comes before one of
+    the same role.
     """
     try:
         models = _models(function)
@@ -29,9 +29,8 @@ def model_default(
     for own, known in models:
         if name in known:
             return known[name], own
-    for own, known in models if role else ():
         for other, value in known.items():
-            if role_of(other) == role:
+            if role is not None and role_of(other) == role:
                 return value, own
     return None
 
