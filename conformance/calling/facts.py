@@ -257,9 +257,8 @@ class Facts:
 
 def _is_sequence(annotation: Any) -> bool:
     """Return whether a parameter is annotated as a list or a tuple."""
-    return (
-        re.match(r"(typing\.)?(list|tuple|sequence)\b", str(annotation), re.IGNORECASE) is not None
-    )
+    kinds = r"(<class ')?(typing\.|collections\.abc\.)?(list|tuple|sequence)\b"
+    return re.match(kinds, str(annotation), re.IGNORECASE) is not None
 
 
 def other_default(parameter: inspect.Parameter, value: Any) -> str:

@@ -245,6 +245,27 @@ def test_arguments_of_the_model_in_the_file(module):
     assert "theta=700.0 as in FooTransformer, axes_dim=(8, 12, 12)" in card.facts["called"]
 
 
+@pytest.mark.parametrize("annotation", ["list", "tuple[int, ...]", "Sequence[int]"])
+def test_a_size_that_is_a_list_is_one_for_each_axis(module, annotation):
+    found = module(f"""
+    from collections.abc import Sequence
+
+    class FooTransformer:
+        def __init__(self, layers=2, axes_dim=(8, 12, 12)):
+            self.embed = FooEmbed(axes_dim)
+
+    class FooEmbed:
+        def __init__(self, rope_dim: {annotation}):
+            self.axes = [10000.0 ** (-np.arange(0, n, 2) / n) for n in rope_dim]
+
+        def forward(self, ids):
+            parts = [ids[..., n, None] * f for n, f in enumerate(self.axes)]
+            angles = np.repeat(np.concatenate(parts, axis=-1), 2, axis=-1)
+            return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    """)
+    assert identify(found.FooEmbed).encoding.sections == (4, 6, 6)
+
+
 def test_what_is_assumed_is_called_so(module):
     card = identify(module("").Rotary)
     assert card.facts["called"].startswith("Rotary(dim=64, base=10000.0 assumed)(")
