@@ -142,3 +142,15 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
             role = role_of(parameter.name)
             found[role if role and role not in found else parameter.name] = parameter
     return found
+
+
+def required_roles(function: Callable[..., Any]) -> set[str | None]:
+    """Return the roles of the parameters without a default; None stands for those without a role.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The function has no readable signature.
+    """
+    every = signature_of(function).parameters.items()
+    return {role_of(name) for name, p in every if p.default is p.empty}

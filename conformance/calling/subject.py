@@ -20,7 +20,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .facts import Facts
 from .instances import ROTATES, Made, MethodOf, made_for, main_call, methods, objects_of
 from .libraries import Library
-from .roles import Unbound, role_of
+from .roles import Unbound, required_roles
 from .signatures import inner, is_function, signature_of
 from .trial import SIZES, Refusals
 
@@ -164,8 +164,7 @@ def _calls(made: Made, method: str | None) -> Iterator[tuple[Callable[..., Any],
     if main is not None:
         yield calling(owner, main), text
     for other in methods(owner, ROTATES):
-        every = signature_of(other).parameters.items()
-        needed = {role_of(name) for name, p in every if p.default is p.empty}
+        needed = required_roles(other)
         if "config" not in needed or needed & {"x", "query"}:  # else it makes parameters
             yield other, f"{text}.{other.__name__}"
 

@@ -12,12 +12,11 @@ from posenc_ref.conformance.harness.foreign import NotTried, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .foreign import Foreign
+from .owners import WINDOW
 from .rows import tokens_first
 
 #: The number of heads in calls with logits, and the sizes of trial calls.
 _HEADS, _Q, _K = 8, 5, 11
-#: A window with sides that no other axis has.
-_WINDOW = (4, 6)
 #: The longest matrix that is asked for.
 _MOST = 2**11
 
@@ -86,7 +85,7 @@ def _calls(fn: Foreign) -> Iterator[tuple[str, Ask, tuple[int, int]]]:
         (_Q, _K),
     )
     yield f"logits of 0, of shape (1, {_HEADS}, q_len, k_len)", logits, (_Q, _K)
-    for words, given in (("no argument", {}), (f"a window {_WINDOW}", {"grid": _WINDOW})):
+    for words, given in (("no argument", {}), (f"a window {WINDOW}", {"grid": WINDOW})):
         try:
             n = fn(**given)[0].shape[-1]
         except Refused:

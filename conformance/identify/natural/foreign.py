@@ -17,7 +17,7 @@ from posenc_ref.backends import backend as backend_named
 from posenc_ref.conformance.calling.facts import Facts
 from posenc_ref.conformance.calling.instances import main_call
 from posenc_ref.conformance.calling.libraries import Library, libraries_of
-from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.roles import required_roles, role_of
 from posenc_ref.conformance.calling.signatures import is_function, signature_of
 from posenc_ref.conformance.calling.size_order import stated_channels
 from posenc_ref.conformance.calling.subject import calling, name_of
@@ -54,8 +54,7 @@ class Foreign:
     @property
     def required(self) -> set[str | None]:
         """The roles of the parameters without a default."""
-        every = signature_of(self.function).parameters.items()
-        return {role_of(name) for name, p in every if p.default is p.empty}
+        return required_roles(self.function)
 
     def __call__(self, spare: Any = None, /, **by_role: Any) -> tuple[np.ndarray, ...]:
         """Return the arrays of the result; ``spare`` is for the only unknown parameter.

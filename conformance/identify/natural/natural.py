@@ -14,7 +14,7 @@ import numpy as np
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.calling import NoConvention, bind
-from posenc_ref.conformance.calling.roles import role_of
+from posenc_ref.conformance.calling.roles import required_roles
 from posenc_ref.conformance.harness.foreign import Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.pace import watch
@@ -103,7 +103,7 @@ def of_axes(
         for fn in foreigners(owner):
             if {"x", "positions"} <= fn.required:
                 for found in coordinates(fn):
-                    card = card_of(replace(found, how=f"{fn.words}, called with {found.how}"))
+                    card = card_of(_made(fn, found))
                     if card.exact and card.rule:
                         return card
     return None
@@ -146,10 +146,15 @@ def _every(
     for maker in makers:
         for fn in (fn for owner in made for fn in foreigners(owner) if not watch().left):
             for found in maker(fn):
-                how = f"{fn.words}, called with {found.how}" if fn.words else found.how
-                yield replace(found, how=how)
+                yield _made(fn, found)
     if surface in (None, "apply", "apply_qk"):
         yield from _with_tables(target, head_dim or _DIM, axes)
+
+
+def _made(fn: Foreign, found: Implementation) -> Implementation:
+    """Return a call with the words about how its object was made."""
+    how = f"{fn.words}, called with {found.how}" if fn.words else found.how
+    return replace(found, how=how)
 
 
 def states_width(fn: Callable[..., Any]) -> bool:
@@ -161,13 +166,12 @@ def states_width(fn: Callable[..., Any]) -> bool:
     return "width" in roles and len(roles) == 2 and bool(roles & _SIZES)
 
 
-def _required(fn: Callable[..., Any]) -> set[str | None]:
-    """Return the roles of the required parameters."""
+def _required(target: Any) -> set[str | None]:
+    """Return the roles of the required parameters, if they can be read."""
     try:
-        every = inspect.signature(fn).parameters.values()
+        return required_roles(target)
     except (TypeError, ValueError):
         return set()
-    return {role_of(p.name) for p in every if p.default is p.empty}
 
 
 def _with_tables(target: Any, head_dim: int, axes: int) -> Iterator[Implementation]:

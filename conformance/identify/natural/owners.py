@@ -22,7 +22,7 @@ from posenc_ref.conformance.calling.subject import name_of
 
 #: The values of parameters that only the user knows, if a class needs one: a window that is no
 #: square, so that its sides are told apart.
-_WINDOW = (4, 6)
+WINDOW = (4, 6)
 #: The row of padding in most models; its table begins after it.
 _PADDING = 1
 
@@ -64,7 +64,7 @@ def _arguments(cls: type, init: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     """Yield the arguments to try: those given, with a window if one is needed, and with padding."""
     every = signature_of(cls).parameters
     needed = [n for n, p in every.items() if p.default is p.empty and n not in init]
-    given = {**init, **{n: _WINDOW for n in needed if role_of(n) in PAIRS}}
+    given = {**init, **{n: WINDOW for n in needed if role_of(n) in PAIRS}}
     if "padding_idx" not in needed:
         yield given
     if "padding_idx" in every and "padding_idx" not in init:
