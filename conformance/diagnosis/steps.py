@@ -56,6 +56,7 @@ class Steps:
         sizes: Sizes = Sizes(),  # noqa: B008 (immutable)
     ) -> None:
         self.made = tuple(made)
+        self._tried = frozenset(name for change in self.made for name in _names_of(change))
         self.plain = plain
         self.sizes = sizes
         self.codes: dict[Change, str] = {}  #: the code of every possible change
@@ -65,7 +66,7 @@ class Steps:
     def _step(
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
-        self.kinds[name] = kind, value
+        self._left(kind, name, value)
         if not self.tries(name):
             return value
         if kind in _REAL:
@@ -90,7 +91,12 @@ class Steps:
 
     def tries(self, name: str) -> bool:
         """Return whether a step may be changed here."""
-        return not self.made or any(name in _names_of(change) for change in self.made)
+        return not self.made or name in self._tried
+
+    def _left(self, kind: str, name: str, value: Any) -> Any:
+        """Return the value of a step that is not changed; its options, which cost, are not made."""
+        self.kinds[name] = kind, value
+        return value
 
     def _plain_value(self, name: str) -> Any:
         """Return the value of a step in the unchanged computation."""
@@ -107,6 +113,8 @@ class Steps:
         ``among`` says which other bounds of an offset give the same results.
         """
         v = np.asarray(v)
+        if not self.tries(name):
+            return self._left("number", name, v)
         none = np.zeros_like(v)
         of_all: tuple[Option, ...] = (
             (code, "is 1 too large", lambda: v + 1),
@@ -157,6 +165,8 @@ class Steps:
         ``sign`` is the code of the opposite sign, by default ``code``.
         """
         v = np.asarray(v, np.float64)
+        if not self.tries(name):
+            return self._left("factor", name, v)
         return self._step(
             "factor",
             name,

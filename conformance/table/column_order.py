@@ -57,10 +57,7 @@ def beside_order(
     long = max(calls, key=lambda one: one.actual.shape[0])
     named: dict[tuple[int, ...], Mistake] = {}
     for one in singles:
-        truth = possible(one.predict, long.facts)
-        if truth is not None and truth.value.shape == long.actual.shape:
-            order = columns_used(run, [replace(long, actual=truth.value)])
-            named.setdefault(tuple(order or ()), one)
+        named.setdefault(tuple(order_of(run, calls, one) or ()), one)
     for one in singles:
         truth = possible(one.predict, long.facts)
         if truth is None or truth.value.shape != long.actual.shape:
@@ -76,6 +73,15 @@ def beside_order(
         words = _ordered(run.encoding, order)
         moved = Mistake("layout", words, predict, columns_of(run.encoding))
         yield both(one, named.get(tuple(order), moved), predict)
+
+
+def order_of(run: Run, calls: Sequence[JudgedCall], one: Mistake) -> list[int] | None:
+    """Return the order in which a mistake gives the declared columns, if it only permutes them."""
+    long = max(calls, key=lambda call: call.actual.shape[0])
+    truth = possible(one.predict, long.facts)
+    if truth is None or truth.value.shape != long.actual.shape:
+        return None
+    return columns_used(run, [replace(long, actual=truth.value)])
 
 
 #: The most columns that a report lists, and that its message does.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -24,7 +24,7 @@ from posenc_ref.conformance.diagnosis.together import (
 )
 from posenc_ref.conformance.harness.run import Run
 
-from .column_order import beside_order
+from .column_order import beside_order, order_of
 from .formulas import declared_once, formula_of, predicted
 from .mistakes import changed_tables, looked_up
 from .reference import rows_of
@@ -58,15 +58,17 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
     """Yield two changed fields of the declared table, then two changed steps, or one of each."""
     declared: Table = run.encoding
     others = [
-        (Mistake(code, message, lambda facts: None, restored(declared, table)), table)
+        (Mistake(code, message, partial(_rows, run, table), restored(declared, table)), table)
         for code, message, table in changed_tables(declared)
         if type(table) is type(declared)
     ]
+    formula, changed = formula_of(declared), [one for one, _ in others]
+    if of is _plainly and formula is not None:  # see beside_order
+        others = [(one, table) for one, table in others if order_of(run, calls, one) is None]
     for (one, a), (two, b) in combinations(others, 2):
         table = _with_both(declared, a, b)
         if table is not None:
             yield both(one, two, of(partial(_rows, run, table)))
-    formula = formula_of(declared)
     if formula is None:
         return
     if formula is of_axes:  # who makes two mistakes makes them for every axis
@@ -86,9 +88,8 @@ def two_of_table(run: Run, calls: Sequence[JudgedCall], first: Any, of: Of) -> I
 
     if of is _plainly:
         rows = likely_changes(plain(Sizes()))
-        singles = [replace(one, predict=partial(_rows, run, table)) for one, table in others]
-        singles += [Mistake(*row[:2], stepped(row[-1]), row[2]) for row in rows]
-        yield from beside_order(run, calls, singles)
+        singles = [Mistake(*row[:2], stepped(row[-1]), row[2]) for row in rows]
+        yield from beside_order(run, calls, [*changed, *singles])
     firsts = [First(one, partial(stepped, table=table)) for one, table in others]
     yield from two_steps(run, calls, Stepped(plain, stepped, lambda some: Sizes()), firsts)
 

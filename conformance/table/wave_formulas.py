@@ -24,7 +24,7 @@ def _places(e: Any, at: Any, s: Steps, names: list[str]) -> list[np.ndarray]:
     if isinstance(e, BoxSine):
         at = _coordinates(e, np.asarray(at, np.float64), s)
     each = zip(names, at, strict=True)
-    found = [np.asarray(s.number(f"the {name}", p), np.float64) for name, p in each]
+    found = [np.asarray(s.number(name, p), np.float64) for name, p in each]
     if isinstance(e, BoxSine):
         own = float(s.factor(f"the scale {e.scale:.6g} of the coordinates", e.scale)) / e.scale
         found = [own * p for p in found]
@@ -229,11 +229,12 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
 def of_axes(e: Any, at: Any, s: Steps, *, alike: bool = False) -> np.ndarray:
     """Return the rows of a table with several axes; with ``alike``, steps change in all parts."""
     boxes = isinstance(e, BoxSine)
-    names = [f"coordinate {a}" if boxes else _AXES[a] for a in e.axes]
-    places = _places(e, at, s, names)
+    names = [a if boxes else _AXES[a] for a in e.axes]
+    steps = [f"the coordinate {a}" if boxes else f"the {a}" for a in names]
+    places = _places(e, at, s, ["every coordinate"] * len(names) if boxes and alike else steps)
     parts = []
     for axis, part in e.parts():
-        of = "of every part" if alike else f"of the {names[axis].removeprefix('coordinate ')} part"
+        of = "of every part" if alike else f"of the {names[axis]} part"
         size = s.factor(f"the amplitude {of}", 1.0, "amplitude")
         parts.append(size * _waves(part, places[axis], s, f" {of}"))
     return np.asarray(np.concatenate(parts, axis=-1)[..., e.columns()])
