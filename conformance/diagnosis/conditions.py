@@ -210,3 +210,22 @@ def cut_sums(
 
         if size > top:
             yield f"({words}) modulo {size}", modulo
+
+
+def remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Return the numbers modulo others; modulo 0, they are themselves."""
+    return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
+
+
+def clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Return the numbers, clamped to at most another one; an index is never below 0."""
+    return np.asarray(np.minimum(v, np.maximum(most, 0)))
+
+
+def parts_by(name: str, n: int) -> tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...]:
+    """Return the words and the functions of a number's parts, if it is divided by n."""
+    return (
+        (f"{name} modulo {n}", lambda x: x % n),
+        (f"{name} // {n}", lambda x: x // n),
+        (f"({name} // {n}) * {n}", lambda x: x // n * n),
+    )

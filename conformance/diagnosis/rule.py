@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, permutations
 
 import numpy as np
 
-from .conditions import APART, DIVISORS, SHAPE, Condition, Conditions, Variables, combined, cut_sums
+from .conditions import (
+    APART,
+    DIVISORS,
+    SHAPE,
+    Condition,
+    Conditions,
+    Variables,
+    clamped,
+    combined,
+    cut_sums,
+    parts_by,
+    remainder,
+)
 
 #: The name of the variable that is declared.
 DECLARED = "the declared position"
@@ -28,6 +39,8 @@ _RANGE = "position-range"
 _SUPPORT = "support every value, or raise an error past the largest one"
 #: A rule must predict at least this many different wrong numbers for each constant it contains.
 _FEWEST = 2
+#: How many numbers show that a sum is none of a rule.
+_SOME = 50
 
 
 @dataclass(frozen=True)
@@ -239,12 +252,12 @@ def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     v = variables[DECLARED]
     for name, bound in variables.items():
         for less in (1, 0):
-            if name == DECLARED or not np.array_equal(_clamped(v, bound - less), used):
+            if name == DECLARED or not np.array_equal(clamped(v, bound - less), used):
                 continue
             words = f"{name} - 1" if less else name
             mend = f"Do not clamp {DECLARED} to {words}: {_SUPPORT}"
             text = f"{DECLARED}, clamped to at most {words}"
-            of = lambda x, n=name, less=less: _clamped(x[DECLARED], x[n] - less)  # noqa: E731
+            of = lambda x, n=name, less=less: clamped(x[DECLARED], x[n] - less)  # noqa: E731
             yield Rule(text, of, 0, _RANGE, mend=mend)
     here = v != used
     if not here.any() or np.ptp((v - used)[here]) == 0:  # a shift is simpler
@@ -252,12 +265,12 @@ def _at_most(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     least = int(used[here].min()) + 1  # of a table that has at least so many rows
     for name, bound in variables.items():
         most = np.maximum(bound, least)
-        if name == DECLARED or least < 2 or not np.array_equal(_clamped(v, most - 1), used):
+        if name == DECLARED or least < 2 or not np.array_equal(clamped(v, most - 1), used):
             continue
         words = f"the larger of {least - 1} and {name} - 1"
         mend = f"Do not clamp {DECLARED} to {words}: {_SUPPORT}"
         text = f"{DECLARED}, clamped to at most {words}"
-        of = lambda x, n=name, c=least: _clamped(x[DECLARED], np.maximum(x[n], c) - 1)  # noqa: E731
+        of = lambda x, n=name, c=least: clamped(x[DECLARED], np.maximum(x[n], c) - 1)  # noqa: E731
         yield Rule(text, of, 1, _RANGE, mend=mend)
 
 
@@ -268,9 +281,9 @@ def _modulo(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     v = variables[DECLARED]
     yield from _wrapped(used, v)
     for name, by in variables.items():
-        if name == DECLARED or not np.array_equal(_remainder(v, by), used):
+        if name == DECLARED or not np.array_equal(remainder(v, by), used):
             continue
-        of = lambda x, n=name: _remainder(x[DECLARED], x[n])  # noqa: E731
+        of = lambda x, n=name: remainder(x[DECLARED], x[n])  # noqa: E731
         mend = f"Do not reduce {DECLARED} modulo {name}: {_SUPPORT}"
         yield Rule(f"{DECLARED} modulo {name}", of, 0, _RANGE, mend=mend)
     for name, by in variables.items():
@@ -302,15 +315,6 @@ def _wrapped(used: np.ndarray, v: np.ndarray) -> Iterator[Rule]:
     )
 
 
-def _remainder(v: np.ndarray, by: np.ndarray) -> np.ndarray:
-    return np.asarray(np.where(by > 0, v % np.maximum(by, 1), v))
-
-
-def _clamped(v: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Return the numbers, clamped to at most another one; an index is never below 0."""
-    return np.asarray(np.minimum(v, np.maximum(most, 0)))
-
-
 def _mend(name: str, words: str) -> str:
     """Return the words if the rule changes the declared number; another one is not to be used."""
     return words if name == DECLARED else ""
@@ -334,27 +338,23 @@ def _times(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
 
 def _divided(used: np.ndarray, variables: Variables) -> Iterator[Rule]:
     """Yield sums of a variable with a quotient or a remainder of a variable."""
+    names, every = list(variables), np.array(list(variables.values()))
+    some = slice(None, None, max(used.size // _SOME, 1))
     for name, v in variables.items():
-        if np.ptp(v) == 0:
-            continue
-        for n in DIVISORS:
-            if n > v.max():
-                break
-            for words, of in _parts(name, n):
-                for other, w in variables.items():
-                    yield from _sums(used, other, w, words, of(v), partial(_part, of, name))
+        for n in (n for n in DIVISORS if n <= v.max()) if np.ptp(v) else ():
+            for words, of in parts_by(name, n):
+                w, second = of(v), lambda x, of=of, n=name: of(x[n])
+                for i in np.flatnonzero(_may_give(used[some], every[:, some], w[some])):
+                    yield from _sums(used, names[i], every[i], words, w, second)
 
 
-def _parts(name: str, n: int) -> tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...]:
-    return (
-        (f"{name} modulo {n}", lambda x: x % n),
-        (f"{name} // {n}", lambda x: x // n),
-        (f"({name} // {n}) * {n}", lambda x: x // n * n),
-    )
-
-
-def _part(of: Callable[[np.ndarray], np.ndarray], name: str, v: Variables) -> np.ndarray:
-    return of(v[name])
+def _may_give(used: np.ndarray, every: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return which rows, plus or minus b, are ``used`` but for a constant or a bound."""
+    found = np.zeros(len(every), bool)
+    for total in (every + b, every - b):
+        rest = used - total
+        found |= (rest == rest[:, :1]).all(axis=1) | (np.maximum(total, 0) == used).all(axis=1)
+    return found
 
 
 def _sums(

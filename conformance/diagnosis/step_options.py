@@ -1,4 +1,4 @@
-"""The changes of one value of a formula in steps: of learned numbers, and of offsets."""
+"""The changes of one value of a formula in steps: of learned numbers, positions and offsets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .offset_sizes import Sizes
+from .rounding import SIGNIFICANT_BITS, significant
 
 Value = Callable[[], Any]
 #: A code, words that follow the name of the step, and a function that returns the changed value;
@@ -170,3 +171,42 @@ def unlikely(item: tuple[tuple[str, ...], str]) -> int:
     if words.endswith(INTEGERS):
         return 4
     return 2 if code == "position-scale" and "replaced by" in words else 3 * ("except for" in words)
+
+
+def of_numbers(v: np.ndarray, name: str, code: str) -> tuple[Option, ...]:
+    """Return the changes of positions, offsets or indices: of their sign, size and origin."""
+    none = np.zeros_like(v)
+    of_all: tuple[Option, ...] = (
+        (code, "is 1 too large", lambda: v + 1),
+        (code, "is 1 too small", lambda: v - 1),
+        ("position-scale", "is doubled", lambda: 2 * v),
+        ("position-scale", "is halved", lambda: v / 2),
+        ("position-scale", "is left out", lambda: none),
+        ("position-scale", "is squared", lambda: np.sign(v) * v * v),
+    )
+    signs: tuple[Option, ...] = (
+        ("bucket-sign", "has the opposite sign", lambda: -v),
+        ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
+        ("relative-symmetric", "is taken as 0 where it is negative", lambda: np.maximum(v, 0)),
+        ("relative-symmetric", "is taken as 0 where it is positive", lambda: np.minimum(v, 0)),
+    )
+    of_several: tuple[Option, ...] = (
+        (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
+        (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
+        (code, "is everywhere that of the first", lambda: none + v.flat[0]),
+        (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
+    )
+    if v.ndim == 1 and v.size:
+        text = "counts from the first of the call, not from 0"
+        right = f"Use {name} as it is passed: do not subtract that of the first."
+        of_several += (
+            (code, text, lambda: v - v[0], right),
+            (code, "is the number of the row in the call, whichever position is passed",
+             lambda: np.arange(v.size), f"Use {name} as it is passed."),
+        )  # fmt: skip
+    of_several += tuple(
+        ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
+        for kind, n in SIGNIFICANT_BITS.items()
+        for how, cut in (("rounded to", False), ("cut, not rounded, to", True))
+    )
+    return of_all if v.ndim == 0 else (*signs, *of_all, *of_several)

@@ -21,6 +21,7 @@ from .step_options import (
     Value,
     along,
     of_learned,
+    of_numbers,
     of_offsets,
     to_integers,
     unlikely,
@@ -115,46 +116,12 @@ class Steps:
         v = np.asarray(v)
         if not self.tries(name):
             return self._left("number", name, v)
-        none = np.zeros_like(v)
-        of_all: tuple[Option, ...] = (
-            (code, "is 1 too large", lambda: v + 1),
-            (code, "is 1 too small", lambda: v - 1),
-            ("position-scale", "is doubled", lambda: 2 * v),
-            ("position-scale", "is halved", lambda: v / 2),
-            ("position-scale", "is left out", lambda: none),
-            ("position-scale", "is squared", lambda: np.sign(v) * v * v),
-        )
-        signs: tuple[Option, ...] = (
-            ("bucket-sign", "has the opposite sign", lambda: -v),
-            ("relative-symmetric", "is replaced by its absolute value", lambda: np.abs(v)),
-            ("relative-symmetric", "is taken as 0 where it is negative", lambda: np.maximum(v, 0)),
-            ("relative-symmetric", "is taken as 0 where it is positive", lambda: np.minimum(v, 0)),
-        )
-        of_several: tuple[Option, ...] = (
-            (code, "is 1 too large, except for 0", lambda: v + np.sign(v)),
-            (code, "is 1 too small, except for 0", lambda: v - np.sign(v)),
-            (code, "is everywhere that of the first", lambda: none + v.flat[0]),
-            (code, "is everywhere that of the last", lambda: none + v.flat[-1]),
-        )
-        if v.ndim == 1 and v.size:
-            text = "counts from the first of the call, not from 0"
-            right = f"Use {name} as it is passed: do not subtract that of the first."
-            of_several += (
-                (code, text, lambda: v - v[0], right),
-                (code, "is the number of the row in the call, whichever position is passed",
-                 lambda: np.arange(v.size), f"Use {name} as it is passed."),
-            )  # fmt: skip
-        of_several += tuple(
-            ("position-precision", f"is {how} {kind}", lambda n=n, c=cut: significant(v, n, cut=c))
-            for kind, n in SIGNIFICANT_BITS.items()
-            for how, cut in (("rounded to", False), ("cut, not rounded, to", True))
-        )
+        options = of_numbers(v, name, code)
         if v.ndim == 2:  # of queries and keys
             text = "counts queries from 0, not from the number of earlier keys"
-            of_several += (("bias-alignment", text, lambda: v - v.flat[0]),)
-        if v.ndim == 2 or self.sizes.bounds:
-            of_several += tuple(of_offsets(v, self.sizes, among))
-        options = of_all if v.ndim == 0 else (*signs, *of_all, *of_several)
+            options += (("bias-alignment", text, lambda: v - v.flat[0]),)
+        if v.ndim and (v.ndim == 2 or self.sizes.bounds):
+            options += tuple(of_offsets(v, self.sizes, among))
         return self._step("number", name, v, options)
 
     def factor(

@@ -62,7 +62,8 @@ class Accuracy:
         score = f"{self.worst:.3g} {'unit' if self.worst == 1 else 'units'}"
         lines = [f"accuracy  worst {score} (budget {self.budget:g}), {self.where}"]
         if math.isinf(self.worst):
-            why = "integers must be equal" if integers else "not finite, or not an exact copy"
+            exact = "not finite, or unequal where no rounding is allowed"
+            why = "integers must be equal" if integers else exact
             lines = [f"accuracy  not in units: {why}, {self.where}"]
         if self.where == NOTHING:
             lines = ["accuracy  not measured: no value was judged"]

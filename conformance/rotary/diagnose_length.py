@@ -64,7 +64,34 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         return True
     if _factor_by_length(run, access, encoding, seen):
         return True
-    return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
+    wrong = [n for n in seen if not fits(encoding, n, n)]
+    if wrong and all(_early_right(run, access, encoding, n, *seen[n]) for n in wrong):
+        return _late_tokens(run, encoding, wrong, list(seen))
+    return _another_rule(run, encoding, wrong, list(seen))
+
+
+def _early_right(
+    run: Run, access: Access, encoding: Rotary, length: int, x: np.ndarray, y: np.ndarray
+) -> bool:
+    """Return whether all tokens of a call are right but the last one."""
+    if (access.lengths(positions_of(length)) != length).any():
+        return False  # they are not of one call
+    early = positions_of(length)[:-1]
+    truth = apply_truth(encoding, x[..., :-1, :], early, np.full(early.shape, length))
+    return run.fits(y[..., :-1, :], truth)
+
+
+def _late_tokens(run: Run, encoding: Rotary, wrong: list[int], lengths: list[int]) -> bool:
+    """Report that the last token of some calls is wrong: wrong frequencies would turn all."""
+    early = ", ".join(map(str, positions_of(0)[:-1]))
+    run.add(
+        "wrong-row",
+        f"the last token of some calls is wrong, those at positions {early} of the same calls are "
+        f"right, so the frequencies are too{run.where()}",
+        _judged(lengths, wrong),
+        remedy=f"Use the position of each token as it is passed. {formula(encoding)}".strip(),
+    )
+    return True
 
 
 def _of_tokens(run: Run, access: Access, encoding: Rotary, lengths: list[int], fits: Fits) -> bool:

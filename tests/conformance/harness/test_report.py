@@ -175,7 +175,9 @@ def test_errors_of_several_axes_say_which_positions_they_are_of():
 
 def test_integers_that_differ_are_not_called_infinite():
     a = Accuracy(float("inf"), 128.0, "case 'x': 20, truth 4")
-    assert "not in units: not finite, or not an exact copy, case" in str(report(accuracy=a))
+    assert "not in units: not finite, or unequal where no rounding is allowed, case" in str(
+        report(accuracy=a)
+    )
     whole = replace(report(accuracy=a), surface="bucket")
     assert "not in units: integers must be equal, case 'x': 20, truth 4" in str(whole)
 

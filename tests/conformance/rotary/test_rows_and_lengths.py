@@ -44,3 +44,21 @@ def right(x, positions):
 def test_wrong_rows_are_no_wrong_length(call, codes):
     report = check(call, ENCODING, surface="apply")
     assert [f.code for f in report.findings if f.severity == "error"] == codes
+
+
+def test_right_early_tokens_show_right_frequencies():
+    """The last token of a long call is wrong, not in row 0 of (B, S): no rule of lengths is."""
+    scaling = LongRoPE((1.0, 1.05, 1.2, 1.5), (1.0, 3.0, 8.0, 20.0), 64, factor=32)
+    encoding = RoPE(8, layout="half", scaling=scaling)
+
+    def clamped(x, positions):
+        used = positions.copy()
+        later = used[1:] if used.ndim > 1 else used
+        later[:] = np.minimum(later, 511)
+        y = encoding.apply(x, used, seq_len=int(positions.max(initial=0)) + 1)
+        return y.astype(x.dtype)
+
+    (found,) = (f for f in check(clamped, encoding, "apply").findings if f.severity == "error")
+    assert found.code == "wrong-row"
+    assert "the last token of some calls is wrong" in found.message
+    assert "so the frequencies are too" in found.message
