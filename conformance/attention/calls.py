@@ -70,6 +70,8 @@ FAR_CALLS = (
     Call(2, 2, 1, 3, 8, 32765, slow=True), Call(1, 2, 1, 2, 9, 40000, last=40950, slow=True),
     Call(1, 2, 1, 2, 6, 300001, last=302040, slow=True),
     Call(1, 2, 1, 3, 5, 7, last=LAST, slow=True),
+    Call(2, 9, 1, 17, 33, 8180, slow=True), Call(3, 12, 3, 1, 40, 131040, slow=True),
+    Call(1, 16, 8, 4, 4, 1022, slow=True), Call(1, 2, 1, 129, 129, 16330, slow=True),
 )  # fmt: skip
 
 

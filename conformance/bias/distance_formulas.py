@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -246,19 +246,27 @@ def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarra
     return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
 
-def _narrow_sums(gates: np.ndarray, bits: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield running sums of gates (H, S) of few significant bits."""
-    rounded = significant(gates, bits)
-    yield "is rounded to", significant(np.cumsum(gates, axis=-1), bits)
-    yield (
-        "is one of rounded gates, and is itself rounded to",
-        significant(np.cumsum(rounded, axis=-1), bits),
-    )
+def _summed(gates: np.ndarray, bits: int) -> np.ndarray:
+    """Return running sums of gates (H, S), rounded to so many significant bits."""
+    return significant(np.cumsum(gates, axis=-1), bits)
+
+
+def _rounded_often(gates: np.ndarray, bits: int) -> np.ndarray:
+    """Return running sums that are rounded after every gate."""
     total, each = np.zeros(len(gates)), []
-    for gate in rounded.T:
+    for gate in significant(gates, bits).T:
         total = significant(total + gate, bits)
         each.append(total)
-    yield "is rounded after every gate to", np.stack(each, axis=-1)
+    return np.stack(each, axis=-1)
+
+
+#: Running sums of few significant bits.
+_NARROW_SUMS: tuple[tuple[str, Callable[[np.ndarray, int], np.ndarray]], ...] = (
+    ("is rounded to", _summed),
+    ("is one of rounded gates, and is itself rounded to",
+     lambda gates, bits: _summed(significant(gates, bits), bits)),
+    ("is rounded after every gate to", _rounded_often),
+)  # fmt: skip
 
 
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
@@ -274,9 +282,8 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         (code, "also contains the key's gate", (sums, before)),
         (code, "contains neither the key's nor the query's gate", (before, sums)),
         ("bias-sign", "has the opposite sign", (-sums, -sums)),
-        *(("table-precision", f"{words} {kind}", (values, values))
-          for kind, bits in SIGNIFICANT_BITS.items()
-          for words, values in _narrow_sums(gates, bits)),
+        *(("table-precision", f"{words} {kind}", lambda of=of, n=bits: (of(gates, n),) * 2)
+          for kind, bits in SIGNIFICANT_BITS.items() for words, of in _NARROW_SUMS),
         ("wrong-row", "runs from the last token to the first",
          (np.cumsum(gates[:, ::-1], axis=-1)[:, ::-1],) * 2),
         ("wrong-row", "is that of the gates in reverse order",

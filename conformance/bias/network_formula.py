@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,21 @@ _EPS = 1e-5
 
 #: The error function of every element.
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+#: Other activations: words, with the declared one, and the function.
+_OTHERS: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = (
+    ("is GELU, not {}", lambda v: 0.5 * v * (1 + _erf(v / np.sqrt(2)))),
+    ("is GELU by tanh, not {}",
+     lambda v: v * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))),
+    *((f"is leaky ReLU with slope {a:g}, not {{}}", lambda v, a=a: np.where(v > 0, v, a * v))
+      for a in (0.01, 0.1, 0.2)),
+    ("is ELU, not {}", lambda v: np.where(v > 0, v, np.expm1(v))),
+    ("is ReLU squared, not {}", lambda v: np.maximum(v, 0) ** 2),
+    ("is ReLU6, not {}", lambda v: np.clip(v, 0, 6)),
+    ("is softplus, not {}", lambda v: np.logaddexp(0, v)),
+    ("is a sigmoid, not {}", lambda v: 1 / (1 + np.exp(-v))),
+    ("is tanh, not {}", np.tanh),
+    ("is left out", lambda v: v),
+)  # fmt: skip
 
 
 def network(
@@ -25,8 +41,6 @@ def network(
 
     def active(v: np.ndarray) -> np.ndarray:
         relu, silu = np.maximum(v, 0), v / (1 + np.exp(-v))
-        gelu = v * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (v + 0.044715 * v**3)))
-        exact = 0.5 * v * (1 + _erf(v / np.sqrt(2)))
         own, other = (relu, silu) if activation == "relu" else (silu, relu)
         return np.asarray(
             s.pick(
@@ -34,20 +48,7 @@ def network(
                 own,
                 ("score-term", "is SiLU, not ReLU" if activation == "relu" else "is ReLU, not SiLU",
                  other),
-                ("score-term", f"is GELU, not {activation}", exact),
-                ("score-term", f"is GELU by tanh, not {activation}", gelu),
-                *(
-                    ("score-term", f"is leaky ReLU with slope {a:g}, not {activation}",
-                     np.where(v > 0, v, a * v))
-                    for a in (0.01, 0.1, 0.2)
-                ),
-                ("score-term", f"is ELU, not {activation}", np.where(v > 0, v, np.expm1(v))),
-                ("score-term", f"is ReLU squared, not {activation}", relu * relu),
-                ("score-term", f"is ReLU6, not {activation}", np.minimum(relu, 6)),
-                ("score-term", f"is softplus, not {activation}", np.logaddexp(0, v)),
-                ("score-term", f"is a sigmoid, not {activation}", 1 / (1 + np.exp(-v))),
-                ("score-term", f"is tanh, not {activation}", np.tanh(v)),
-                ("score-term", "is left out", v),
+                *(("score-term", text.format(activation), partial(of, v)) for text, of in _OTHERS),
                 right=f"Use the declared activation, {activation}, between the layers.")
         )  # fmt: skip
 

@@ -114,6 +114,13 @@ def whole_values(
     declared: Declared, what: str, code: str, functions: tuple[Row, ...]
 ) -> Iterator[Mistake]:
     """Yield the mistakes that a function is applied to the result, which ``what`` names."""
+    kept: list[Any] = [None, None]  # the facts of the last call, and what is declared for them
+
+    def of_declared(facts: Any) -> Truth | None:
+        if kept[0] is not facts:
+            kept[:] = facts, declared(facts)
+        return kept[1]  # type: ignore[no-any-return]
+
     for words, function in functions:
 
         def predict(
@@ -121,7 +128,7 @@ def whole_values(
             function: Callable[[np.ndarray], np.ndarray] = function,
             of_rows: bool = (words, function) not in EACH,
         ) -> Truth | None:
-            truth = declared(facts)
+            truth = of_declared(facts)
             if truth is None or not truth.value.size:
                 return truth
             with np.errstate(all="ignore"):

@@ -33,6 +33,8 @@ _OPTIONAL: tuple[tuple[int, int, Any], ...] = (
     (1, 1, np.array([-3, -64, -1])),
     (1, 1, np.array([0.5, 7.75, 33.5], np.float32)),
     (2, 1, np.array([[4, 9, 2, 0], [60, 5, 0, 1]])),
+    (5, 1, np.array([[131071], [37], [1021], [4095], [8191]])),
+    (3, 1, np.array([8180, 1014, 65530])[:, None] + np.arange(17)),
 )
 #: Positions of further axes lie below these: in calls near the origin, and in far ones.
 _SIDE, _FAR_SIDE = 97, 99991

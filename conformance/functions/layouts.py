@@ -25,6 +25,8 @@ from .function import Arguments, Function, Plain, several, written
 #: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
 #: hidden size is that of other heads, of half the width.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32), (3, 16, 24))
+#: The last position at which tokens are not made equally large.
+_NEAR = 1000
 #: Numbers added to the mean of squares that change results where x has size 1.
 _EPS = tuple(10.0**-n for n in range(5))
 #: The size of x by dtype: large enough to make eps negligible.
@@ -96,18 +98,29 @@ def _permuted(w: np.ndarray, n: int, **how: Any) -> np.ndarray:
 def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
-    sizes = ((2, 3, 5), (3, 2, 1), (1, 2, 4), (2, 4, 6), (1, 2, 8))
-    for i, (size, start) in enumerate(zip(sizes, (0, 0, 0, 0, 1000), strict=True)):
-        x = _LOUD[dtype] * dense((*size, d), seed + 61 + i)
+    sizes = (
+        (2, 3, 5),
+        (3, 2, 1),
+        (1, 2, 4),
+        (2, 4, 6),
+        (1, 2, 8),
+        (2, 9, 33),
+        (5, 3, 1),
+        (1, 2, 130),
+    )
+    starts = (0, 0, 0, 0, 1000, 8180, 131071, 4000)
+    for i, (size, start) in enumerate(zip(sizes, starts, strict=True)):
+        x = dense((*size, d), seed + 61 + i)
+        x = _LOUD[dtype] * (_norm(x) if start > _NEAR else x)  # of many tokens, some are small
         at = start + np.arange(size[2])
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2])).copy()
         yield Arguments(f"positions from {start} on", (x, weight, at), start == 0)
-    x = _LOUD[dtype] * dense((1, 2, 3, d), seed + 70)
+    x = _LOUD[dtype] * dense((1, 2, 3, d), seed + 72)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
     yield Arguments("all weights 1, position 0", (x, np.ones(d), at))
     if dtype != "float64":  # which would tell 1e-6 from 0
-        yield Arguments("x of size 1, position 0", (x / _LOUD[dtype], weight, at))
+        yield Arguments("x of size 1, position 0", (_norm(x), weight, at))
 
 
 def _norm(x: np.ndarray) -> np.ndarray:

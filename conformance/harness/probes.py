@@ -33,6 +33,8 @@ ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, oth
 FAR_TOKEN = "one token at the far position"
 #: The case of positions (B, S) that differ between the rows of a batch.
 PER_ROW = "per-row positions (B, S)"
+#: Positions from 0 or a little later, or around larger ones, where tables and narrow integers end.
+NEAR, AROUND = "small", (2**10, 2**13, 2**17, 2**20)
 #: Positions that models do not send. A function that answers them wrongly gets a note, no error.
 SELDOM = ("negative positions", "fractional positions")
 #: Below this position, every position is searched for the first visible error.

@@ -29,6 +29,7 @@ _NONE = Sizes()
 class _Call:
     x: np.ndarray
     positions: np.ndarray  #: (A, B, S)
+    truth: Truth
 
 
 def diagnose(run: Run, encoding: MixedRoPE) -> bool:
@@ -43,7 +44,8 @@ def diagnose(run: Run, encoding: MixedRoPE) -> bool:
         except (Refused, Malformed):
             continue
         case = f"a grid of {sides[0]} x {sides[1]}"
-        calls.append(JudgedCall(case, y, apply_truth(encoding, x, at), _Call(x, at)))
+        truth = apply_truth(encoding, x, at)
+        calls.append(JudgedCall(case, y, truth, _Call(x, at, truth)))
     if not calls:
         return False
     first = calls[0].facts
@@ -67,8 +69,8 @@ def _predicted(encoding: MixedRoPE, *made: Change, sizes: Sizes = _NONE) -> Pred
 
     def predict(call: _Call) -> Truth:
         value = computed(lambda s: _rotated(encoding, call, s), *made, sizes=sizes)
-        truth = apply_truth(encoding, call.x, call.positions)
-        return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
+        terms = np.maximum(call.truth.terms, np.abs(value))
+        return Truth(value, terms, call.truth.angle)
 
     return predict
 

@@ -94,7 +94,7 @@ def judge(run: Run) -> None:
         longest, quick = _values(run, access, dim)
     refused = optional_inputs(run, dim)
     if run.encoding is not None:
-        judge_crossed.judge(run, access, dim, longest, refused)
+        judge_crossed.judge(run, access, dim, longest, refused, quick)
     _state(run, access, x, first)
     bent = ""
     if not run.report.findings:  # stale values would be reported again under another code

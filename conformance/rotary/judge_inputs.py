@@ -12,6 +12,9 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 
 #: The case in which positions of rows can be broadcast along the heads.
 _AS_HEADS = f"{PER_ROW} with B = H"
+_INT32 = "int32 positions"
+#: One token for each sequence of a batch, as in decoding.
+_ONE_EACH = np.array([[37], [1021], [4095], [8191], [131071]])
 #: Positions of five rows, since a kernel may be unrolled for four.
 _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
@@ -60,13 +63,18 @@ def _slice_alone(run: Run) -> str:
 def optional_inputs(run: Run, dim: int) -> set[str]:
     """Judge inputs that may be refused, but must be right if accepted; return the refused cases."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+    highest = max(run.ledger.highest, int(rows.max()))
+    far = np.arange(8, dtype=np.int32) + min(2**15 - 4, max(highest - 7, 0))
     tries = {
         PER_ROW: ((2, 3, 5, dim), rows),
         f"{PER_ROW}, other values": ((2, 3, 5, dim), rows[::-1] + 2),
         _AS_HEADS: ((2, 2, 5, dim), rows + 1),
+        f"{PER_ROW} with H = S": ((2, 3, 3, dim), rows[:, :3] + 3),
         f"{PER_ROW}, five rows": ((5, 3, 4, dim), _FIVE_ROWS),
+        f"{PER_ROW}, one far token each": ((5, 3, 1, dim), np.minimum(_ONE_EACH, highest)),
         "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
-        "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
+        _INT32: ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
+        f"{_INT32}, far": ((1, 2, 8, dim), far),
         "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
         "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
         "no tokens": ((2, 3, 0, dim), np.arange(0)),
@@ -78,7 +86,7 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
     for case, (shape, positions) in tries.items():
         # Where positions (B, S) are refused, no caller sends them. B = H may be accepted by chance.
         unwanted = case.startswith(PER_ROW) and PER_ROW in refused
-        if unwanted and case != _AS_HEADS:
+        if (unwanted and case != _AS_HEADS) or (case.startswith(_INT32) and _INT32 in refused):
             continue
         x = run.random(shape, 7)
         try:

@@ -57,7 +57,10 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 
 #: Sizes and offsets of single calls of which every two meet.
-CROSSED = {"B": (1, 2, 3), "H": (1, 2, 5), "S": (1, 2, 13, 31), "offset": (0, 7, 64, 129)}
+CROSSED = {
+    "B": (1, 2, 3), "H": (1, 2, 9), "S": (1, 2, 13, 31),
+    "offset": (0, 7, 64, 129, 1021, 8180, 131060),
+}  # fmt: skip
 #: The name of a sequence with calls of one token.
 SINGLE = "single tokens at other offsets"
 #: Sequences that could refute a rule found in the others.
@@ -103,7 +106,10 @@ def judge(run: Run) -> None:
             _name_state(run, turns, ask)
     # Later than the sequences, because an instance may keep what one call of a length computes.
     if not (run.failures or run.settings.reduced):
-        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        offsets = [n for n in CROSSED["offset"] if run.settings.allows(n + CROSSED["S"][-1])]
+        crossing = Crossing(
+            CROSSED | {"offset": offsets}, seed=run.settings.seed, optional=("offset",)
+        )
         alone += drive_crossed(run, crossing, _crossed, ask)
         match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])

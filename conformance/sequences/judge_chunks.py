@@ -41,9 +41,11 @@ CHUNKS: tuple[tuple[int, ...], ...] = (
 )
 #: Sizes of short sequences, and what follows the prompt, of which every two meet.
 CROSSED: dict[str, tuple[Any, ...]] = {
-    "B": (1, 2, 3), "H": (1, 2, 5), "prompt": (1, 3, 8, 17),
+    "B": (1, 2, 3), "H": (1, 2, 5), "prompt": (1, 3, 8, 17, 1030),
     "then": ((1, 1), (4,), (1, 4), (4, 1), (8, 3)),
 }  # fmt: skip
+#: The most tokens of all rows and heads of such a prompt.
+_MOST = 5200
 #: Chunks that could refute a known mistake which explains those above.
 REFUTING: tuple[tuple[int, ...], ...] = ((2, 1, 3, 1), (6, 2, 2, 1, 6), (40, 30, 1, 40))
 #: The most sequences about the lengths at which frequencies change that are made with those.
@@ -89,7 +91,10 @@ def _judge(
     if calls is None:
         return
     if not run.settings.reduced:
-        crossing = Crossing(CROSSED, seed=run.settings.seed)
+        last = sum(max(CROSSED["then"], key=sum))
+        prompts = [n for n in CROSSED["prompt"] if run.settings.allows(n + last - 1)]
+        levels = CROSSED | {"prompt": prompts}
+        crossing = Crossing(levels, _allowed, seed=run.settings.seed, optional=("prompt",))
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
     early_ones = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
     again = [_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in early_ones]
@@ -149,6 +154,11 @@ def _name_left(
     further = partial(_further, run, run.encoding, cache, ask)
     between = partial(_from_to, run, run.encoding, cache, ask)
     return name_positions(run, calls, _code(cache), further, between=between)
+
+
+def _allowed(row: Row) -> bool:
+    """Return whether the prompt of a call, or of a part of one, is small enough."""
+    return row.get("B", 1) * row.get("H", 1) * row.get("prompt", 1) <= _MOST  # type: ignore[no-any-return]
 
 
 def _crossed(run: Run, encoding: Rotary, cache: bool, row: Row) -> Probe:

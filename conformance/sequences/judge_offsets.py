@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.relation import name_place
-from posenc_ref.conformance.harness.probes import SIZES
+from posenc_ref.conformance.harness.crossing import Crossing, Row
+from posenc_ref.conformance.harness.probes import AROUND, NEAR, SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
@@ -45,6 +46,13 @@ FURTHER: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 4, 1), (19, 6, 33, 2)),
     ((3, 2, 3), (21, 4, 33)),
 )
+#: Sizes and offsets of which every two meet; far offsets are around these positions.
+CROSSED: dict[str, tuple[Any, ...]] = {
+    "B": (1, 2, 5), "H": (1, 2, 9), "S": (1, 2, 17, 129), "offsets": ("equal", "different"),
+    "range": (NEAR, *AROUND[:-1]),
+}  # fmt: skip
+#: The most tokens of all rows and heads of such a call.
+MOST = 400
 #: Larger offsets may be refused.
 REQUIRED = 37
 
@@ -59,6 +67,10 @@ def judge(run: Run) -> None:
     calls = drive(run, _probes(run, encoding), one_result(partial(_called, run)))
     if calls is None:
         return
+    if not run.settings.reduced:
+        crossing = Crossing(CROSSED, _allowed, run.settings.seed, ("offsets", "range"))
+        ask = one_result(partial(_called, run))
+        calls += drive_crossed(run, crossing, partial(_crossed, run, encoding), ask)
     _same_token(run, encoding)
     further = partial(_further, run, encoding)
     known = chain(offset_mistakes(), row_orders(), scaled_parts())
@@ -103,6 +115,25 @@ def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
             continue
         words = f"rows with different offsets, {list(offset)}"
         yield replace(_probe(run, encoding, "offsets", size, offset, False), words=words)
+
+
+def _allowed(row: Row) -> bool:
+    """Return whether a call, or a part of one, is small enough; one row has no other offset."""
+    if row.get("B") == 1 and row.get("offsets") == "different":
+        return False
+    return int(np.prod([row.get(name, 1) for name in ("B", "H", "S")])) <= MOST
+
+
+def _crossed(run: Run, encoding: Any, row: Row) -> Probe | None:
+    """Return the call of a row, or None if its rows need different frequencies."""
+    b, h, s, form, around = row.values()
+    offset = np.full(b, 5 if around == NEAR else around - s // 2)
+    if form == "different":  # all are larger than 0
+        apart = 2 if around == NEAR else around // 3
+        offset -= apart * (np.arange(b) % 3)
+    if not (run.settings.allows(int(offset.max()) + s) and one_table(encoding, [*offset + s])):
+        return None
+    return _probe(run, encoding, "offsets", (b, h, s), offset.tolist(), required=False)
 
 
 def _further(run: Run, encoding: Any) -> Iterator[JudgedCall]:

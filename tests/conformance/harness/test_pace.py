@@ -1,5 +1,7 @@
 """A slow function is judged in fewer calls, and the report says so; a clock of the test counts."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ def test_a_right_slow_function_conforms_after_few_calls(seconds, most):
     assert report.verdict == "conforms"
     assert calls <= most
     assert f"takes at least {seconds:.2g} s per call" in limit_of(report)
-    assert "of 41 crossed calls were made" in limit_of(report)
+    assert re.search(r"\b\d+ of \d+ crossed calls were made", limit_of(report))
     assert {"required inputs", "values", "state", "robustness"} <= set(report.executed)
     assert len(report.controls) >= 6
     assert all(report.controls.values())
