@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import chain
+from operator import is_not
 from typing import Any
 
 from posenc_ref.accuracy import Truth
@@ -41,11 +42,18 @@ def two_of_attention(declared: Any) -> Iterator[Together]:
     singles = [
         (one, _changed(probe, one)) for one in chain(likely, others, _steps(declared, probe))
     ]
+    kept: list[Any] = [(), None]  # the arguments of the last call, and what is declared for them
+
+    def plain(*arguments: Any) -> Attended:
+        if len(kept[0]) != len(arguments) or any(map(is_not, kept[0], arguments)):
+            kept[:] = arguments, attended(declared, *arguments)
+        return kept[1]  # type: ignore[no-any-return]
+
     for (one, of_one), (two, of_two) in in_pairs(singles):
         assert one.before is not None
         assert two.before is not None
         if of_one and of_two and not of_one & of_two:
-            yield both(one, two, partial(_predicted, declared, one.before, two.before))
+            yield both(one, two, partial(_predicted, plain, one.before, two.before))
 
 
 def _likely(one: Mistake) -> bool:
@@ -88,13 +96,13 @@ def _changed(call: Attended, one: Mistake) -> frozenset[str]:
 
 
 def _predicted(
-    declared: Any,
+    plain: Callable[..., Attended],
     one: Callable[[Attended], Attended],
     two: Callable[[Attended], Attended],
     call: Any,
 ) -> Truth | None:
     def output(*arguments: Any) -> Truth:
-        truth = two(one(attended(declared, *arguments))).truth()
+        truth = two(one(plain(*arguments))).truth()
         if truth is None:
             raise ValueError("no such logits")
         return truth

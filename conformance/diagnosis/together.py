@@ -33,7 +33,7 @@ Row = tuple[str, str, str, Change]
 Predict = Callable[[Any], Truth | None]
 T = TypeVar("T")
 #: The most pairs that are tried.
-MOST = 20000
+MOST = 3000
 #: A result with fewer wrong elements does not tell two pairs apart.
 _FEWEST = 12
 #: Elements of a call that show which change comes near, the changes that are taken, and how much
@@ -152,7 +152,7 @@ def two_steps(
     measured on the results that it leaves unexplained.
     """
     rows = likely_changes(of.plain(Sizes()))
-    steps = [First(_named(row), partial(of.predicted, row[-1]), row[-1][0]) for row in rows]
+    steps = [First(named_change(row), partial(of.predicted, row[-1]), row[-1][0]) for row in rows]
     known = {row[-1] for row in rows}
     for one in _nearest(run, calls, [*others, *steps]):
         predict = partial(possible, one.predicted())
@@ -160,13 +160,13 @@ def two_steps(
         sizes = of.sizes(rest)
         for row in sorted(likely_changes(of.plain(sizes)), key=lambda row: row[-1] not in known):
             if row[-1][0] != one.step:
-                yield both(one.mistake, _named(row), one.predicted(row[-1], sizes=sizes))
+                yield both(one.mistake, named_change(row), one.predicted(row[-1], sizes=sizes))
     for (one, _), (_, row) in in_pairs(list(zip(steps, rows, strict=True))):
         if row[-1][0] != one.step:
-            yield both(one.mistake, _named(row), one.predicted(row[-1]))
+            yield both(one.mistake, named_change(row), one.predicted(row[-1]))
     for one in others:
         for row in rows:
-            yield both(one.mistake, _named(row), one.predicted(row[-1]))
+            yield both(one.mistake, named_change(row), one.predicted(row[-1]))
 
 
 def _nearest(run: Run, calls: Sequence[JudgedCall], firsts: Sequence[First]) -> list[First]:
@@ -186,7 +186,8 @@ def _nearest(run: Run, calls: Sequence[JudgedCall], firsts: Sequence[First]) -> 
     return [first for part, first in best if part >= least]
 
 
-def _named(row: Row) -> Mistake:
+def named_change(row: Row) -> Mistake:
+    """Return a changed step as a mistake that predicts nothing by itself."""
     code, message, remedy, _ = row
     return Mistake(code, message, lambda facts: None, remedy)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,10 @@ class Side:
 
     def truth(self) -> Truth:
         """Return the expected rotated queries or keys."""
+        return self._truth
+
+    @cached_property
+    def _truth(self) -> Truth:
         if isinstance(self.encoding, XPos):
             return xpos_truth(self.encoding, self.x, self.positions, keys=self.keys)
         return at_length(self.encoding, self.x, self.positions, self.length)

@@ -19,8 +19,16 @@ from posenc_ref.conformance.diagnosis.mistake import (
     mistakes,
     with_value,
 )
+from posenc_ref.conformance.diagnosis.offset_sizes import Sizes
 from posenc_ref.conformance.diagnosis.scored import fits
-from posenc_ref.conformance.diagnosis.together import First, two_steps
+from posenc_ref.conformance.diagnosis.together import (
+    First,
+    Predict,
+    both,
+    likely_changes,
+    named_change,
+    two_steps,
+)
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
@@ -66,11 +74,9 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     yield from mistakes(
         "amplitude",
         changed,
-        ("queries and keys have each other's decay", lambda s: {"keys": not s.keys}, _DECAY),
-        ("keys have the decay of queries", lambda s: {"keys": False}, _DECAY),
-        ("queries have the decay of keys", lambda s: {"keys": True}, _DECAY),
+        *((text, lambda s, of=of: {"keys": of(s)}, _DECAY) for text, of in _SIDES),
     )
-    yield Mistake("sign", "the rotation turns the other way", _turned)
+    yield Mistake("sign", _OTHER_WAY, _turned)
     for code, message, encoding in xpos_variants(declared):
         yield Mistake(
             code,
@@ -113,6 +119,12 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     )
 
 
+#: Whose decay queries and keys have: in words, and whether it is that of keys.
+_SIDES: tuple[tuple[str, Callable[[Side], bool]], ...] = (
+    ("queries and keys have each other's decay", lambda s: not s.keys),
+    ("keys have the decay of queries", lambda s: False),
+    ("queries have the decay of keys", lambda s: True),
+)
 #: Wrong centres of the decay. The length of a call is its largest position plus 1.
 _CENTRES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("position 0", lambda s: 0),
@@ -141,6 +153,7 @@ _OWN_CENTRES: tuple[tuple[str, Callable[[np.ndarray], Any]], ...] = tuple(
         ("the largest", lambda p, axis: p.max(axis, keepdims=True)),
     )
 )  # fmt: skip
+_OTHER_WAY = "the rotation turns the other way"
 _DECAY = "Queries are multiplied by zeta ** n, keys by zeta ** -n."
 _CENTRE = (
     "Count the decay of queries and keys from one fixed position: a centre that moves with the "
@@ -208,21 +221,45 @@ def _moved_decay(side: Side, by: np.ndarray) -> Truth:
 
 def _turned(side: Side) -> Truth:
     """Return the rotation to -p, with the decay of the positions p."""
+    truth = _mirrored(lambda side: side.truth(), side)
+    assert truth is not None
+    return truth
+
+
+def _with_decay(of: Callable[[Side], bool], predict: Predict, side: Side) -> Truth | None:
+    """Return what is predicted with the decay of keys, or with that of queries."""
+    return predict(replace(side, keys=of(side)))
+
+
+def _mirrored(predict: Predict, side: Side) -> Truth | None:
+    """Return what is predicted for mirrored pairs, mirrored back: it turns the other way."""
     mirror = np.ones(side.encoding.head_dim)
     mirror[side.encoding.pairs()[1]] = -1
-    truth = replace(side, x=side.x * mirror).truth()
-    return with_value(truth, truth.value * mirror)
+    truth = predict(replace(side, x=side.x * mirror))
+    return None if truth is None else with_value(truth, truth.value * mirror)
 
 
 def xpos_together(
     run: Run, calls: Sequence[JudgedCall], declared: XPos
 ) -> Iterator[Sequence[Mistake]]:
-    """Yield two changed steps of xPos, and a changed step beside another field."""
+    """Yield a mistake beside the opposite turn, two changed steps, and a step beside a field."""
+    turned, remedy = Mistake("sign", _OTHER_WAY, _turned), declared_decay(declared)
+    swapped = {text: (Mistake("amplitude", text, _turned, _DECAY), of) for text, of in _SIDES}
+    steps = likely_changes(stepped(calls[0].facts).plain(Sizes()))
+    for one in xpos_mistakes(declared):
+        if one.code and one.message != _OTHER_WAY:
+            yield both(turned, one, partial(_mirrored, one.predict))
+        if one.code and one.message not in swapped and " only: " not in one.message:
+            for first, of in swapped.values():
+                yield both(first, one, partial(_with_decay, of, one.predict))
+    for row in steps:
+        for first, of in swapped.values():
+            predict = partial(_with_decay, of, predicted(row[-1]))
+            yield both(first, replace(named_change(row), remedy=row[2] or remedy), predict)
     others = [
         First(Mistake(code, text, lambda side: None), partial(predicted, encoding=encoding))
         for code, text, encoding in xpos_variants(declared)
         if isinstance(encoding, XPos) and encoding != declared
     ]
-    remedy = declared_decay(declared)
     for one, two in two_steps(run, calls, stepped(calls[0].facts), others):
         yield replace(one, remedy=one.remedy or remedy), two

@@ -32,7 +32,7 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     """Report the rows that the function returns, or what their values are."""
     weight = run.driver.copied(np.asarray(encoding.weight, dtype=np.float64))
     offset = encoding.offset
-    every = np.arange(encoding.rows - max(offset, 0))
+    every = np.arange(access.reach(encoding.rows - max(offset, 0) - 1) + 1)
     got = access.rows(every)
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
     other = not np.array_equal(got, weight[used])

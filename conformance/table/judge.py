@@ -267,15 +267,24 @@ def _judge_lookup(run: Run) -> None:
     first = _required(run, access, truth, min(5, rows))
     if first is None:
         return
-    every = np.arange(rows)
-    run.judge("values", f"positions 0..{rows - 1}", access.rows(every), truth(every), at=every)
-    alone = diagnose_lookup.single_positions(rows) if access.mode == "any" else []
+    every = np.arange(access.reach(rows - 1) + 1)
+    run.judge("values", f"positions 0..{every[-1]}", access.rows(every), truth(every), at=every)
+    alone = diagnose_lookup.single_positions(every.size) if access.mode == "any" else []
     for at in (np.array([p]) for p in alone):
         row = access.read(run.driver.call(at), 1)
         run.judge("values", f"position {at[0]} alone", row, truth(at), at=at)
-    _state(run, access, first, truth if rows > state.HIGHEST else None, rows)
+    far = every.size > state.HIGHEST
+    _state(run, access, first, truth if far else None, every.size)
     if run.failures:
         diagnose_lookup.lookup_rows(run, access, encoding)
+    if access.highest is not None and not run.report.codes:
+        run.add(
+            "raises",
+            f"positions past {access.highest} raise an exception, the declared table has rows up "
+            f"to position {rows - 1}",
+            access.refused,
+            remedy="Return a row for every position of the declared table.",
+        )
 
 
 def _required(

@@ -190,6 +190,7 @@ def _detr_places(e: DETRSine, y: Any, x: Any, h: int, w: int, s: Steps) -> Any:
         (code, "of both axes is the larger side", (max(h, w),) * 2),
         (code, "of columns is the number itself: all columns are at the end", (h, counts[1])),
         (code, "of rows is the number itself: all rows are at the end", (counts[0], w)),
+        (code, "of both axes is the number itself: all pixels are at the end", counts),
         (code, "is the size minus 1", (max(h - 1, 1), max(w - 1, 1))),
         ("axis-order", "of rows is the width, and that of columns the height", (w, h)),
     )

@@ -216,6 +216,8 @@ CASES = {
     "sibling": (scaled(lambda q, k: 1 + 0.5 * np.log1p((q + 1) / 8)),
                 attention(LogTemperature(0.5, 8)), "attention",
                 "1 + beta ln(1 + (p + 1) / length)"),
+    "index": (scaled(lambda q, k: QueryTemperature(0.3, 4).factor(np.arange(len(q)))),
+              attention(QueryTemperature(0.3, 4)), "attention", "of the query's index in the call"),
     "bounded": (scaled(lambda q, k: np.maximum(1, (q + 1) / 4) ** 0.5), attention(POWER),
                   "attention", "is max(1, (p + 1) / length) ** exponent"),
     "table of ones": (scaled(FirstTable(LogNScale(8).factor)), attention(LogNScale(8)),

@@ -117,21 +117,46 @@ def test_a_rest_without_a_name_is_said():
     assert found.message.startswith("consistent with a part of the results: pairs are interleaved")
 
 
+def turned_and_decayed(x, p, zeta, scale_base, sign=1):
+    p = np.asarray(p)[..., None]
+    a, size = sign * p * HALF.frequencies(), zeta ** (p / scale_base)
+    a, size = (t[:, None] if t.ndim == 3 else t for t in (a, size))
+    u, v = x[..., :8], x[..., 8:]
+    turned = u * np.cos(a) - v * np.sin(a), v * np.cos(a) + u * np.sin(a)
+    return np.concatenate([size * t for t in turned], axis=-1).astype(np.float32)
+
+
+XPOS, ZETA = XPos(16, layout="half"), 2 * np.arange(8) / 16 + 0.4
+
+
+def test_the_turn_and_the_decay_of_keys_alone():
+    def fn(q, k, q_positions, k_positions):
+        zeta = ZETA / 1.4
+        turned = turned_and_decayed(q, q_positions, zeta, 512, -1)
+        return turned, turned_and_decayed(k, k_positions, zeta, -256, -1)
+
+    one, two = check(fn, XPOS, "apply_qk").findings
+    assert one.message == "the rotation turns the other way"
+    assert two.message == "keys only: scale_base is 256, declared 512"
+
+
+def test_the_decay_of_each_other_with_another_scale_base():
+    def fn(q, k, q_positions, k_positions):
+        zeta = ZETA / 1.4
+        turned = turned_and_decayed(q, q_positions, zeta, -256)
+        return turned, turned_and_decayed(k, k_positions, zeta, 256)
+
+    (found,) = check(fn, XPOS, "apply_qk").findings
+    assert "queries and keys have each other's decay; and scale_base is 256" in found.message
+
+
 def test_two_steps_of_xpos():
-    declared = XPos(16, layout="half")
-    zeta = 2 * np.arange(8) / 16 + 0.4
-
     def one(x, p):
-        a, p = np.asarray(p)[..., None] * HALF.frequencies(), np.asarray(p)[..., None]
-        size = zeta ** (p / 512)
-        a, size = (t[:, None] if t.ndim == 3 else t for t in (a, size))
-        u, v = x[..., :8], x[..., 8:]
-        turned = u * np.cos(a) - v * np.sin(a), v * np.cos(a) + u * np.sin(a)
-        return np.concatenate([size * t for t in turned], axis=-1).astype(np.float32)
+        return turned_and_decayed(x, p, ZETA, 512)
 
-    (found,) = check(lambda q, k, a, b: (one(q, a), one(k, b)), declared, "apply_qk").findings
+    (found,) = check(lambda q, k, a, b: (one(q, a), one(k, b)), XPOS, "apply_qk").findings
     assert "is not divided by 1 + gamma" in found.message
-    assert "is positive for keys too" in found.message
+    assert "keys have the decay of queries" in found.message
     assert "zeta" in found.remedy
 
 

@@ -205,3 +205,16 @@ def test_a_row_of_zeros_for_padding():
     assert said(lambda p: zeroed[p], Learned(weight, padding_idx=1), "table") == (
         "wrong-row: zeros are returned for position 1; all other rows are right"
     )
+
+
+def test_a_shift_past_the_end_of_a_table_is_named_though_calls_raise():
+    declared = Learned(weight=numbers(40, WIDTH, seed=9), offset=2)
+    (finding,) = check(lambda p: declared.weight[p + 4], declared, "table").findings
+    assert finding.message == "rows are shifted by 4, declared 2"
+
+
+def test_right_rows_that_end_too_early():
+    declared = Learned(weight=numbers(40, WIDTH, seed=9), offset=2)
+    (finding,) = check(lambda p: declared.weight[:30][p + 2], declared, "table").findings
+    assert finding.code == "raises"
+    assert finding.message.startswith("positions past 27 raise an exception")

@@ -79,3 +79,10 @@ def test_places_that_follow_no_rule_are_not_named():
     report = check(fn, small, "grid")
     assert not report.passed
     assert not any("place of a patch" in finding.message for finding in report.findings)
+
+
+def test_coordinates_that_are_divided_by_themselves():
+    """The last element along the wrong axis is the coordinate itself."""
+    fn = grid_of(DETR, lambda y, x, h, w: (of_detr(y, y + 1), of_detr(x, x + 1)))
+    (finding,) = check(fn, DETR, "grid").findings
+    assert finding.message.startswith("the divisor of both axes is the number itself")
