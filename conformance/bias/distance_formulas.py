@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import FIRE, ALiBi, DynamicBias, ForgettingBias, Kerple, Sandwich, T5Bias
+from posenc_ref import FIRE, ALiBi, ForgettingBias, Kerple, Sandwich, T5Bias
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
 from posenc_ref.conformance.diagnosis.steps import Steps
 
@@ -93,6 +93,8 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
             ("position-scale", "is -r1 log(1 + d ** r2)", lambda: -r1 * np.log1p(distance**r2)),
             ("position-scale", "is -(log(1 + r2 d)) ** r1", lambda: -(inside**r1)),
             ("position-scale", "is -r1 r2 d, without the logarithm", lambda: -r1 * r2 * distance),
+            ("position-scale", "is -r1 log(1 + r2) d: the distance is outside the logarithm",
+             lambda: -r1 * np.log1p(r2) * distance),
             right="Compute -r1 * log(1 + r2 * distance).",
         )
     )  # fmt: skip
@@ -214,6 +216,8 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         "the argument of the network",
         x / norm,
         ("position-scale", "is not divided by psi of the position", x),
+        ("position-scale", "is psi of the quotient of plain distances: the logarithm comes last",
+         lambda: np.log1p(c * distance / np.maximum(place, 1e-9))),
         ("position-scale", "is a quotient of plain distances, without logarithms",
          distance / np.maximum(place, 1e-9)),
          right="Divide psi of the distance by psi of the position: log(c d + 1) / "
@@ -221,29 +225,6 @@ def fire(e: FIRE, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     x = s.real("the quotient of logarithms", x)
     weights, biases = (e.hidden, e.output), (e.hidden_bias, e.output_bias)
     return network(s, x[..., None], weights, biases, (), (), "relu")
-
-
-def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
-    """Return the bias of the dynamic bias."""
-    r = offset(s, q, k).astype(np.float64)
-    if e.log_distance:
-        logged = np.sign(r) * s.log("the logarithm", np.abs(r), 1.0, "e")
-        r = s.pick(
-            "the logarithmic offset",
-            logged,
-            ("relative-symmetric", "has lost its sign", np.abs(logged)),
-            right="Multiply the logarithm of 1 + |r| by the sign of r.",
-        )
-    else:
-        logged = np.sign(r) * np.log1p(np.abs(r))
-        words = "is replaced by its logarithm, sign(r) log(1 + |r|)"
-        r = s.pick(
-            "the offset in the network",
-            r,
-            ("position-scale", words, logged),
-            right="Pass the plain offset query - key to the network.",
-        )
-    return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)
 
 
 def _summed(gates: np.ndarray, bits: int) -> np.ndarray:
@@ -303,7 +284,13 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
              lambda: gates[:, q[:, 0], None] * (q - k)),
             ("position-scale", "is the key's gate times their number",
              lambda: gates[:, k[0]][:, None, :] * (q - k)),
-            right="Sum the log gates: do not average them.",
+            *(("table-precision", f"is rounded to {kind}, as are the running sums, each of which "
+               f"{words} {kind}",
+               lambda of=of, n=bits: significant(
+                   of(gates, n)[:, q[:, 0], None] - of(gates, n)[:, k[0]][:, None, :], n))
+              for kind, bits in SIGNIFICANT_BITS.items() for words, of in _NARROW_SUMS),
+            right="Sum the log gates in float32, from the key after the key's position up to the "
+            "query.",
         )
     )  # fmt: skip
 

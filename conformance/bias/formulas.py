@@ -35,7 +35,7 @@ from posenc_ref.conformance.diagnosis.steps import (
     plain_steps,
 )
 
-from . import distance_formulas, residue_formulas, window_formulas
+from . import distance_formulas, network_formula, residue_formulas, window_formulas
 
 #: Returns the bias (H, Q, K), given the encoding, the positions (Q, 1) and (1, K), and the steps.
 Formula = Callable[[Any, np.ndarray, np.ndarray, Steps], np.ndarray]
@@ -132,7 +132,7 @@ _FORMS: tuple[tuple[type[Bias], Formula], ...] = (
     (BEiTBias, window_formulas.beit),
     (LeViTBias, window_formulas.levit),
     (LogCPB, window_formulas.log_cpb),
-    (DynamicBias, distance_formulas.dynamic),
+    (DynamicBias, network_formula.dynamic),
     (DynamicWindowBias, window_formulas.dynamic_window),
     (ForgettingBias, distance_formulas.forgetting),
     (ConViTBias, window_formulas.convit),

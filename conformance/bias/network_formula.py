@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import DynamicBias
 from posenc_ref.conformance.diagnosis.steps import Steps
+
+from .formula_parts import offset
 
 #: The epsilon of LayerNorm.
 _EPS = 1e-5
@@ -102,3 +105,26 @@ def _layer_norm(s: Steps, x: np.ndarray, gain: Any, shift: Any, size: int) -> np
         right=f"Subtract the mean and divide by sqrt(variance over {size} numbers + "
         "1e-5).")  # fmt: skip
     return np.asarray(root * np.asarray(gain, np.float64) + np.asarray(shift, np.float64))
+
+
+def dynamic(e: DynamicBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
+    """Return the bias of the dynamic bias."""
+    r = offset(s, q, k).astype(np.float64)
+    if e.log_distance:
+        logged = np.sign(r) * s.log("the logarithm", np.abs(r), 1.0, "e")
+        r = s.pick(
+            "the logarithmic offset",
+            logged,
+            ("relative-symmetric", "has lost its sign", np.abs(logged)),
+            right="Multiply the logarithm of 1 + |r| by the sign of r.",
+        )
+    else:
+        logged = np.sign(r) * np.log1p(np.abs(r))
+        words = "is replaced by its logarithm, sign(r) log(1 + |r|)"
+        r = s.pick(
+            "the offset in the network",
+            r,
+            ("position-scale", words, logged),
+            right="Pass the plain offset query - key to the network.",
+        )
+    return network(s, r[..., None], e.weights, e.biases, e.gains, e.shifts, e.activation)

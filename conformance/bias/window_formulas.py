@@ -85,6 +85,12 @@ def log_cpb(e: LogCPB, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
         right="Divide the offsets by the size of the pretrained window (of the window "
         "if none is declared) minus 1.")  # fmt: skip
     x = s.real("the normalised offset d / (n - 1)", np.stack([dy, dx], axis=-1) / largest)
+    x = s.pick(
+        "the normalised offset",
+        x,
+        (code, "is clamped to -1 .. 1", np.clip(x, -1, 1)),
+        right="Divide by the pretrained window's size minus 1: larger offsets are past 1.",
+    )
     x = s.real("8 d / (n - 1), the argument of the logarithm,", 8 * x) / 8
     size = 8 * np.abs(x)
     size = s.pick(

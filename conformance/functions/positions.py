@@ -55,16 +55,15 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
     def whole(n: np.ndarray) -> np.ndarray:
         return np.arange(n.sum())
 
-    def steps(n: np.ndarray, *, first: bool = False, zero: bool = False, own: bool = False) -> Any:
-        # Sums of steps of 1 and of jumps back, assigned at each document's start. At one token,
-        # the last jump is kept, or the ``first``; ``zero``: position 0 stays 0; ``own``: its size.
-        total = int(n.sum())
-        step, starts = np.ones(total, np.int64), np.cumsum(n) - n
+    def steps(n: np.ndarray, *, first: bool = False, zero: bool = False, back: Any = None) -> Any:
+        # Sums of steps of 1 and of jumps ``back``, assigned at the starts of documents. Of jumps at
+        # one token, the last is kept, or the ``first``; ``zero``: position 0 stays 0.
+        step, starts = np.ones(int(n.sum()), np.int64), np.cumsum(n) - n
         step[:1] = 0
         order = range(1, n.size) if not first else range(n.size - 1, 0, -1)
         for i in order:
-            if starts[i] < total:
-                step[starts[i]] = 1 - n[i - (not own)]
+            if starts[i] < step.size:
+                step[starts[i]] = 1 - (n[i - 1] if back is None else back[i])
         step[:1] *= not zero
         return np.asarray(np.cumsum(step))
 
@@ -95,8 +94,9 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n, f"{sums}."),
         ("packing", "positions restart as if all documents had the length of the longest",
          lambda n: whole(n) % max(int(n.max(initial=1)), 1), f"{sums}."),
-        ("packing", "positions jump back by the length of the document that starts, not of the one "
-         "before it", lambda n: steps(n, own=True), f"{sums}."),
+        *(("packing", f"positions jump back by the {of} of the document that starts, not by the "
+           "length of the one before it", lambda n, b=b: steps(n, back=b(n)), f"{sums}.")
+          for of, b in (("length", np.array), ("start", lambda n: np.cumsum(n) - n))),
         ("packing", "an empty document undoes the restart of the document before it: the tokens "
          "after it are counted on", steps, empty),
         ("packing", "an empty document undoes the restart of the document before it, except at the "

@@ -40,6 +40,15 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
+    w, axes = encoding.frequencies(), encoding.axes()
+    first = np.sort(w)[::-1]
+    yield FrequencyMistake(
+        "frequency-spacing",
+        "every axis starts again at the first frequency: pair k of an axis has that of pair k",
+        first[[int((axes[:i] == axes[i]).sum()) for i in range(w.size)]],
+        remedy="Cut one list of frequencies into the sections: do not take the first ones for "
+        "every axis.",
+    )
     yield from _handed_out(encoding)
     yield from _exchanged_bases(encoding)
     yield from _other_bases(encoding)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.harness.driver import Refused
 from posenc_ref.conformance.harness.plural import ranges
 from posenc_ref.conformance.harness.probes import grid, unit_pairs
@@ -20,6 +23,7 @@ from .judge_axes import AxisPhases, declared_axes, measure
 from .sections import assignment, report_sections
 from .several import axes as several_axes
 from .tokens.grid_orders import grid_orders
+from .wrong_rotations import doubled
 
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
@@ -29,7 +33,7 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     wanted = declared_axes(encoding)
     if len(measured.pairs) != wanted.size:
         return False
-    if _order(run, encoding, measured):
+    if _order(run, encoding, measured) or _doubled(run, encoding):
         return True
     found = measure(run, encoding.num_axes, encoding.head_dim, measured.pairs, encoding.sign)
     if not found.linear:
@@ -53,6 +57,16 @@ def _whole_turns(encoding: Rotary, follows: np.ndarray, wanted: np.ndarray) -> n
     turns = nonzero_frequencies(encoding) / (2 * np.pi)
     hidden = ~follows.any(axis=0) & (np.abs(turns - np.rint(turns)) < ROUNDOFF["float32"])
     return np.asarray(hidden & (np.arange(encoding.num_axes)[:, None] == wanted))
+
+
+def _doubled(run: Run, encoding: Rotary) -> bool:
+    """Report cos and sin that are doubled for other pairs, if every call shows it."""
+    further = partial(turned.calls_of, run, encoding, turned.FURTHER)
+    calls = list(turned.calls_of(run, encoding, turned.CALLS))
+    known = doubled(encoding)
+    return match(run, calls, known, parts=False, whole=True, further=further) and bool(
+        run.report.codes
+    )
 
 
 def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:

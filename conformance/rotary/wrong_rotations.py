@@ -175,6 +175,38 @@ def other_axes(encoding: Rotary) -> Iterator[Mistake]:
     yield at("decode-offset", text, lambda p: 0 * p + np.arange(p.shape[-1]), own)
 
 
+def doubled(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield cos and sin that are doubled for channels as pairs of the other layout have them."""
+    layout = getattr(encoding, "layout", "")
+    if layout not in ("half", "interleaved"):
+        return
+    (a, b), n = encoding.pairs(), encoding.pairs()[0].size
+    twice = np.arange(2 * n) // 2 if layout == "half" else np.arange(2 * n) % n
+    other = "interleaved" if layout == "half" else "half-split"
+    of_a, of_b = (twice[:n], twice[n:]) if layout == "half" else (twice[::2], twice[1::2])
+
+    def predict(call: Any) -> Truth:
+        unit = np.zeros((*call.x.shape[:1], 1, *call.x.shape[2:]))
+        unit[..., a] = 1.0
+        turn, truth = (apply_truth(encoding, x, call.positions) for x in (unit, call.x))
+        out_a, out_b = encoding.output_pairs()
+        cos, sin = turn.value[..., out_a], turn.value[..., out_b]
+        one, two = call.x[..., a], call.x[..., b]
+        value, terms = np.array(truth.value), np.array(truth.terms)
+        value[..., out_a] = one * cos[..., of_a] - two * sin[..., of_a]
+        value[..., out_b] = two * cos[..., of_b] + one * sin[..., of_b]
+        terms[..., out_a] = terms[..., out_b] = np.abs(one) + np.abs(two)
+        return Truth(value, terms, np.broadcast_to(truth.angle.max(), value.shape))
+
+    yield Mistake(
+        "mixed-layout",
+        f"cos and sin are doubled for {other} pairs, but the rotation is of the declared ones: the "
+        "two channels of a pair turn by different angles",
+        predict,
+        f"{rotate_pairs(encoding)} Both channels of a pair have the cos and sin of one angle.",
+    )
+
+
 def pairs_of(encoding: Any) -> str:
     """Return the declared pairs in words, such as "channel k with channel k + 32"."""
     (a, b) = encoding.pairs()

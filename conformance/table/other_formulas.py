@@ -359,6 +359,9 @@ def standardized(e: StandardizedSinusoidal, at: Any, s: Steps) -> np.ndarray:
         (code, "are those of each column", (columns, every.std(axis=0, ddof=1))),
         (code, "are those of each column, and the deviation divides by n, not by n - 1",
          (columns, every.std(axis=0))),
+        *((code, "are the mean of each column, and the deviation of the table without these means"
+           f"{words}", (columns, (every - columns).std(ddof=less)))
+          for less, words in ((1, ""), (0, ", which divides by n, not by n - 1"))),
         (code, "are those of each row", (rows.mean(axis=-1, keepdims=True),
                                          rows.std(axis=-1, ddof=1, keepdims=True))),
         (code, "are those of the rows of the call, not of the whole table",

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from posenc_ref import preset
 from posenc_ref.conformance.cli.options.loading import load_declaration
 
 FOLDER = Path(__file__).parent
@@ -61,9 +62,21 @@ def _from_row(folder, row):
     return {
         **row,
         "fn": getattr(module, row["function"]),
-        "encoding": load_declaration(row["encoding"], row["surface"]) if row["encoding"] else None,
+        "encoding": _declared(FOLDER / folder, row["encoding"], row["surface"]),
         "right": row["verdict"] == "right",
     }
+
+
+def _declared(folder, text, surface):
+    """Return what a text declares: ``@x.json`` is a file, ``@enc/x.json`` a part of enc.json."""
+    if not text or text.startswith("preset("):
+        return preset(text.split('"')[1]) if text else None
+    if text.startswith("@enc/"):
+        every = json.loads((folder / "enc.json").read_text(encoding="utf-8"))
+        text = json.dumps(every[text.removeprefix("@enc/").removesuffix(".json")])
+    elif text.startswith("@"):
+        text = f"@{folder / text[1:]}"
+    return load_declaration(text, surface)
 
 
 @cache
