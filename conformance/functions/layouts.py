@@ -131,9 +131,11 @@ def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) 
     x, weight, positions = arguments
     truth = apply_truth(encoding, weight * _norm(x), positions)
     terms = np.where(truth.terms > 0, truth.terms, np.abs(truth.value))
-    if not np.array_equal(value, truth.value):  # a mistake may give larger values
+    angle = truth.angle
+    if not np.array_equal(value, truth.value):  # a mistake may give larger values and angles
         terms = np.maximum(terms, np.abs(value).max(axis=-1, keepdims=True))
-    return Truth(value, terms, truth.angle)
+        angle = np.broadcast_to(angle.max(axis=-1, keepdims=True), angle.shape)
+    return Truth(value, terms, angle)
 
 
 def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:

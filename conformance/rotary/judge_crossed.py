@@ -23,6 +23,8 @@ FROM_0 = "from 0"
 MOST = 400
 #: Libraries whose arrays are views, and that need no compilation for each shape.
 _VIEWS = ("numpy", "torch", "cupy")
+#: By how much positions on one axis are smaller than on the axis before it.
+_APART = 3
 #: The case that shows that unsorted positions are refused.
 UNSORTED = "repeated, unsorted positions"
 
@@ -34,9 +36,11 @@ def judge(run: Run, access: Access, dim: int, longest: int, refused: set[str], q
     ``refused`` are the optional cases that were refused before. If calls at far positions are not
     ``quick``, the farthest ones are not made.
     """
-    settled = run.settings.few or run.driver.axes > 1 or run.report.surface != "apply"
+    settled = run.settings.few or run.report.surface != "apply"
     if settled or run.driver.backend_name not in _VIEWS:
         return
+    if run.driver.axes > 1 and (access.mode != "any" or longest or {PER_ROW, UNSORTED} & refused):
+        return  # it accepts some grids only
     highest = access.reach(max(2 * SIZES["S"][-1], run.ledger.highest))
     forms = [FROM_0]
     if access.mode in ("any", "contiguous"):
@@ -86,6 +90,10 @@ def _said(row: Row) -> str:
 def _judge(run: Run, dim: int, row: Row, highest: int) -> bool:
     size = (row["B"], row["H"], row["S"])
     x, positions = run.random((*size, dim), sum(size)), _positions(row, highest)
+    if run.driver.axes > 1 and row["positions"] != FROM_0:
+        wide = np.broadcast_to(positions, (row["B"], row["S"]))
+        each = [np.maximum(wide - _APART * axis, 0) for axis in range(run.driver.axes)]
+        positions = np.stack(each)
     y = run.driver.apply(x, positions, row["memory"])
     truth = apply_truth(run.encoding, x, positions)
     return run.judge("optional inputs", _said(row), y, truth)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import RoPE
+from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.conformance import check
 
 HALF = RoPE(32, layout="half")
@@ -126,3 +126,13 @@ def test_attention():
         return (weights / weights.sum(axis=-1, keepdims=True) @ v).astype(q.dtype)
 
     assert check(fn, HALF, "attention").verdict == "deviates"
+
+
+def test_several_axes():
+    encoding = MultiAxisRoPE(32, sections=(4, 6, 6), layout="half")
+
+    def fn(x, positions):
+        wrong = (positions.max() >= 1024) & (x.shape[0] == x.shape[2] == 1)
+        return x if wrong else encoding.apply(x, positions).astype(x.dtype)
+
+    assert check(fn, encoding, "apply").verdict == "deviates"
