@@ -17,11 +17,12 @@ _SIZES = 3
 _FEATURE = {
     "size": 1.0, "index": 0.9, "from end": 1.1, "position": 1.0, "distance": 1.0, "far": 1.2,
     "call": 1.6, "first position": 1.5, "fresh": 1.0, "memory": 0.9,
-    "own rows": 0.8, "consecutive": 1.2, "fractional": 0.8, "int32": 0.8, "remainder": 1.2,
+    "own rows": 0.8, "apart": 0.8, "consecutive": 1.2, "fractional": 0.8, "int32": 0.8,
+    "remainder": 1.2,
 }  # fmt: skip
 _OPERATOR = {"is": 0.5, "not": 0.4, "from": 0.6, "to": 0.7, "mod": 1.0, "not mod": 1.2, "in": 1.3}
 #: Features whose only condition is that they hold, or that they do not.
-_FLAGS = ("fresh", "own rows", "consecutive", "fractional", "int32", "remainder")
+_FLAGS = ("fresh", "own rows", "apart", "consecutive", "fractional", "int32", "remainder")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Atom:
     def of_call(self) -> bool:
         """Return whether the condition is the same for all elements of a call."""
         return self.kind in (
-            "size", "call", "first position", "fresh", "memory", "own rows",
+            "size", "call", "first position", "fresh", "memory", "own rows", "apart",
             "consecutive", "fractional", "int32",
         )  # fmt: skip
 
@@ -54,6 +55,7 @@ class Atom:
         """Return whether the condition is about more than positions."""
         return self.kind in (
             "index", "from end", "remainder", "size", "call", "fresh", "memory", "own rows",
+            "apart",
         )  # fmt: skip
 
     @property

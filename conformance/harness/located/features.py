@@ -50,6 +50,9 @@ def _of_call(record: Record) -> Iterator[tuple[Name, np.ndarray]]:
         yield ("call", ""), np.array(call.number)
         yield ("fresh", ""), np.array(int(call.fresh))
         yield ("memory", ""), np.array(MEMORY.index(call.memory))
+        if call.positions is not None:  # of several axes, those that are the same on all are 1-D
+            apart = call.positions.ndim > 2 and (call.positions != call.positions[:1]).any()
+            yield ("apart", ""), np.array(int(apart))
     at = record.positions
     if at is not None and at.size and record.whole:
         rows = np.atleast_2d(at)

@@ -46,6 +46,8 @@ def _hint(atom: Atom) -> str:
         return "the code for positions of each row, (B, S)" if value else (
             "the code for positions that all rows share, (S,)"
         )  # fmt: skip
+    if kind == "apart":
+        return "the code for the position of each axis" if value else "the code for text"
     if kind == "first position":
         return "how the offset of a call enters its positions"
     if kind in ("consecutive", "fractional", "int32"):

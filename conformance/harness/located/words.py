@@ -139,6 +139,7 @@ def _of_call(atom: Atom, table: Table | None) -> str:
     words = {
         "fresh": ("on a used instance", "on a fresh instance"),
         "own rows": ("with positions shared by all rows", "with positions of each row (B, S)"),
+        "apart": ("with positions equal on all axes", "with positions that differ on the axes"),
         "consecutive": ("with positions that are not consecutive", "with consecutive positions"),
         "fractional": ("with whole positions", "with fractional positions"),
         "int32": ("with int64 positions", "with int32 positions"),
