@@ -58,6 +58,27 @@ def drive(
     return calls
 
 
+def reached(
+    run: Run,
+    far: Sequence[int],
+    probe: Callable[[int], Probe],
+    ask: Callable[[Probe], Sequence[JudgedCall]],
+) -> tuple[int, ...]:
+    """Return the far levels, up to the first one at which the function refuses a call.
+
+    A crossing without the others meets all pairs of its near levels. ``probe`` returns the call of
+    a level that goes farthest.
+    """
+    for i, level in enumerate(far):
+        one = probe(level)
+        try:
+            ask(one)
+        except (Refused, Malformed) as error:
+            run.limit(f"{one.words or one.case}: refused ({error})")
+            return tuple(far[:i])
+    return tuple(far)
+
+
 def drive_crossed(
     run: Run,
     crossing: Crossing,

@@ -127,6 +127,12 @@ def _norm(x: np.ndarray) -> np.ndarray:
     return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True)))
 
 
+def _normed_within(arguments: tuple[Any, ...], last: int) -> tuple[Any, ...]:
+    """Return a call whose positions are moved back so that none is past ``last``."""
+    x, weight, at = arguments
+    return x, weight, np.maximum(at - max(int(at.max(initial=0)) - last, 0), 0)
+
+
 def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     x, weight, positions = arguments
     truth = apply_truth(encoding, weight * _norm(x), positions)
@@ -268,6 +274,7 @@ LAYOUT_ROWS = {
         "norm-order",
         integers=False,
         truth=_normed_truth,
+        within=_normed_within,
         remedy=lambda encoding: (
             "Compute weight * x / sqrt(mean(x ** 2) + 1e-6) with the mean over "
             f"the {encoding.head_dim} channels of each head, then rotate the result."

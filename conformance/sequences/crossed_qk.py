@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from posenc_ref import XPos
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, reached
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.crossing import Crossing, Row
 from posenc_ref.conformance.harness.probes import AROUND, NEAR
@@ -18,9 +18,10 @@ from .cases_qk import Side
 
 #: Positions (B, S), the same for queries and keys.
 FROM_0, PER_ROW = "from 0", "per row"
+_TOKENS = (1, 2, 5, 17, 129)
 #: Sizes and forms of positions; the function may refuse all but the first of the last four.
 CROSSED = {
-    "B": (1, 2, 3), "key heads": (1, 2, 3), "S": (1, 2, 5, 17, 129),
+    "B": (1, 2, 3), "key heads": (1, 2, 3), "S": _TOKENS,
     "query heads per key head": (1, 2, 4), "more keys than queries": (0, 3),
     "positions": (FROM_0, "later", PER_ROW, "keys before queries"), "range": (NEAR,),
 }  # fmt: skip
@@ -38,7 +39,14 @@ def crossed(run: Run, ask: Callable[[Probe], Sequence[JudgedCall]]) -> list[Judg
     first = _probe(run, rows)
     seen = (drive(run, [first], ask) or []) if first is not None else []
     forms = tuple(form for form in CROSSED["positions"] if seen or form != PER_ROW)
-    far = AROUND[:1] if isinstance(run.encoding, XPos) else AROUND[:-1]  # see cases_qk
+    far: tuple[int, ...] = (
+        AROUND[:1] if isinstance(run.encoding, XPos) else AROUND[:-1]
+    )  # see cases_qk
+    tokens = max(_TOKENS)
+    far = tuple(n for n in far if run.settings.allows(n + tokens))
+    most = (1, 1, tokens, 1, 0, "later")
+    last = lambda n: _call(run, dict(zip(CROSSED, (*most, n), strict=True)))  # noqa: E731
+    far = reached(run, far, last, ask)
     levels = CROSSED | {"positions": forms, "range": (NEAR, *far)}
     crossing = Crossing(levels, _allowed, run.settings.seed, tuple(CROSSED)[3:])
     return seen + drive_crossed(run, crossing, lambda row: _probe(run, row), ask)
@@ -54,6 +62,12 @@ def _allowed(row: Row) -> bool:
 
 def _probe(run: Run, row: Row) -> Probe | None:
     """Return the call of a row, or None if its lengths have different frequencies."""
+    one = _call(run, row)
+    ends = [int(side.positions.max()) + 1 for side in one.facts]
+    return one if run.settings.allows(max(ends)) and one_table(run.encoding, ends) else None
+
+
+def _call(run: Run, row: Row) -> Probe:
     b, heads, s, group, more, form, around = row.values()
     q_at, k_at = more + np.arange(s), np.arange(s + more)
     first = 37 if around == NEAR else around - s // 2
@@ -66,8 +80,6 @@ def _probe(run: Run, row: Row) -> Probe | None:
     elif form == "keys before queries":
         q_at = q_at + 6
     ends = [int(q_at.max()) + 1, int(k_at.max()) + 1]
-    if not (run.settings.allows(max(ends)) and one_table(run.encoding, ends)):
-        return None
     sides, dim = [], run.encoding.head_dim
     for h, at, others, keys in ((heads * group, q_at, k_at, False), (heads, k_at, q_at, True)):
         x = run.random((b, h, at.shape[-1], dim), 7 * h + at.shape[-1])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, reached
 from posenc_ref.conformance.diagnosis.match import failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.relation import name_place
@@ -61,6 +61,8 @@ CROSSED = {
     "B": (1, 2, 3), "H": (1, 2, 9), "S": (1, 2, 13, 31),
     "offset": (0, 7, 64, 129, 1021, 8180, 131060),
 }  # fmt: skip
+#: The last offset that every function is asked for.
+_NEAR = 129
 #: The name of a sequence with calls of one token.
 SINGLE = "single tokens at other offsets"
 #: Sequences that could refute a rule found in the others.
@@ -106,10 +108,11 @@ def judge(run: Run) -> None:
             _name_state(run, turns, ask)
     # Later than the sequences, because an instance may keep what one call of a length computes.
     if not (run.failures or run.settings.reduced):
-        offsets = [n for n in CROSSED["offset"] if run.settings.allows(n + CROSSED["S"][-1])]
-        crossing = Crossing(
-            CROSSED | {"offset": offsets}, seed=run.settings.seed, optional=("offset",)
-        )
+        most, offsets = CROSSED["S"][-1], CROSSED["offset"]
+        far = [n for n in offsets if n > _NEAR and run.settings.allows(n + most)]
+        last = lambda n: _crossed({"B": 1, "H": 1, "S": most, "offset": n})  # noqa: E731
+        levels = [n for n in offsets if n <= _NEAR] + [*reached(run, far, last, ask)]
+        crossing = Crossing(CROSSED | {"offset": levels}, seed=run.settings.seed)
         alone += drive_crossed(run, crossing, _crossed, ask)
         match(run, alone, offset_mistakes(), parts=False, whole=True)
     first = Probe("alone", "alone", ALONE[0])

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result, reached
 from posenc_ref.conformance.diagnosis.match import Outcomes, failed, likely, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.relation import name_place
@@ -91,10 +91,12 @@ def _judge(
     if calls is None:
         return
     if not run.settings.reduced:
-        last = sum(max(CROSSED["then"], key=sum))
-        prompts = [n for n in CROSSED["prompt"] if run.settings.allows(n + last - 1)]
-        levels = CROSSED | {"prompt": prompts}
-        crossing = Crossing(levels, _allowed, seed=run.settings.seed, optional=("prompt",))
+        *near, far = CROSSED["prompt"]
+        most = max(CROSSED["then"], key=sum)
+        long = [far] if run.settings.allows(far + sum(most) - 1) else []
+        last = lambda n: _probe(run, encoding, cache, (1, 1), (n, *most))  # noqa: E731
+        levels = CROSSED | {"prompt": (*near, *reached(run, long, last, ask))}
+        crossing = Crossing(levels, _allowed, seed=run.settings.seed)
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding, cache), ask)
     early_ones = (*REFUTING, *islice(_around(encoding), _LENGTHS), *_long_chunk(encoding))
     again = [_probe(run, encoding, cache, (2, 3), chunks, JUDGED) for chunks in early_ones]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, drive_crossed, one_result, reached
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.relation import name_place
@@ -68,8 +68,12 @@ def judge(run: Run) -> None:
     if calls is None:
         return
     if not run.settings.reduced:
-        crossing = Crossing(CROSSED, _allowed, run.settings.seed, ("offsets", "range"))
-        ask = one_result(partial(_called, run))
+        ask, most = one_result(partial(_called, run)), CROSSED["S"][-1]
+        allowed = [n for n in CROSSED["range"][1:] if run.settings.allows(n + most)]
+        last = partial(_probe, run, encoding, "offsets", (1, 1, most), required=False)
+        far = reached(run, allowed, lambda n: last([n - most // 2]), ask)
+        levels = CROSSED | {"range": (NEAR, *far)}
+        crossing = Crossing(levels, _allowed, run.settings.seed, ("offsets", "range"))
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding), ask)
     _same_token(run, encoding)
     further = partial(_further, run, encoding)

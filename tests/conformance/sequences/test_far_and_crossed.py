@@ -136,3 +136,71 @@ def test_several_axes():
         return x if wrong else encoding.apply(x, positions).astype(x.dtype)
 
     assert check(fn, encoding, "apply").verdict == "deviates"
+
+
+def limited(x, p, rows):
+    if np.max(p, initial=0) >= rows:
+        raise IndexError(f"position {np.max(p)}")
+    return HALF.apply(x, p).astype(x.dtype)
+
+
+def limited_calls(rows, *, wrong):
+    def fn(calls):
+        each = [(x, start + np.arange(x.shape[2])) for x, start in calls]
+        for x, p in each:
+            limited(x, p, rows)
+        at = [p - 64 if wrong and len(x) == 3 and p[0] == 64 else p for x, p in each]
+        return [limited(x, p, rows) for (x, _), p in zip(each, at, strict=True)]
+
+    return fn
+
+
+def limited_queries(rows, *, wrong):
+    def fn(q, k, q_positions, k_positions):
+        grouped = q.shape[1] == 4 * k.shape[1] and k.shape[1] > 1
+        moved = wrong and grouped and q_positions.ndim == 1 and q_positions[0] > 30
+        limited(k, k_positions, rows)
+        return limited(q, q_positions, rows), HALF.apply(k, k_positions + moved).astype(k.dtype)
+
+    return fn
+
+
+def limited_offsets(rows, *, wrong):
+    def fn(x, offset):
+        p = np.asarray(offset)[:, None] + np.arange(x.shape[2])
+        limited(x, p, rows)
+        first = wrong and len(x) == 5 and x.shape[2] > 1 and offset[0] != offset[1]
+        return limited(x, np.broadcast_to(p[:1], p.shape) if first else p, rows)
+
+    return fn
+
+
+LIMITED = {
+    "calls": limited_calls,
+    "apply_qk": limited_queries,
+    "apply_offset": limited_offsets,
+}
+
+
+@pytest.mark.parametrize("rows", [600, 2048])
+@pytest.mark.parametrize("surface", LIMITED)
+def test_a_refused_far_call_costs_no_near_pair(surface, rows):
+    """Every pair of the levels that are accepted is judged, and mistakes at near ones show."""
+    assert check(LIMITED[surface](rows, wrong=True), HALF, surface).verdict == "deviates"
+    right = check(LIMITED[surface](rows, wrong=False), HALF, surface)
+    assert right.verdict == "conforms"
+    (crossed,) = (line for line in str(right).splitlines() if line.startswith("crossed"))
+    met, _, wanted = crossed.split()[1:4]
+    assert met == wanted
+
+
+def test_a_norm_is_not_asked_past_the_maximum():
+    asked = []
+
+    def fn(x, weight, positions):
+        asked.append(positions.max())
+        size = np.sqrt(np.mean(x.astype(float) ** 2, axis=-1, keepdims=True) + 1e-6)
+        return HALF.apply((weight * x / size).astype(x.dtype), positions)
+
+    assert check(fn, HALF, "normed_apply", max_position=1023).verdict == "conforms"
+    assert max(asked) == 1023
