@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import chain
-from operator import is_not
 from typing import Any
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.mistake import Mistake, remembered
 from posenc_ref.conformance.diagnosis.together import (
     Together,
     both,
@@ -42,13 +41,7 @@ def two_of_attention(declared: Any) -> Iterator[Together]:
     singles = [
         (one, _changed(probe, one)) for one in chain(likely, others, _steps(declared, probe))
     ]
-    kept: list[Any] = [(), None]  # the arguments of the last call, and what is declared for them
-
-    def plain(*arguments: Any) -> Attended:
-        if len(kept[0]) != len(arguments) or any(map(is_not, kept[0], arguments)):
-            kept[:] = arguments, attended(declared, *arguments)
-        return kept[1]  # type: ignore[no-any-return]
-
+    plain = remembered(partial(attended, declared))
     for (one, of_one), (two, of_two) in in_pairs(singles):
         assert one.before is not None
         assert two.before is not None

@@ -64,19 +64,24 @@ def reached(
     probe: Callable[[int], Probe],
     ask: Callable[[Probe], Sequence[JudgedCall]],
 ) -> tuple[int, ...]:
-    """Return the far levels, up to the first one at which the function refuses a call.
+    """Return the far levels up to the last one at which the function accepts a call.
 
-    A crossing without the others meets all pairs of its near levels. ``probe`` returns the call of
-    a level that goes farthest.
+    A crossing without the refused ones meets all pairs of the others. ``probe`` returns the call
+    of a level that goes farthest.
     """
-    for i, level in enumerate(far):
-        one = probe(level)
+    accepted, refused = 0, ""
+    for n in range(len(far), 0, -1):
+        one = probe(far[n - 1])
         try:
             ask(one)
         except (Refused, Malformed) as error:
-            run.limit(f"{one.words or one.case}: refused ({error})")
-            return tuple(far[:i])
-    return tuple(far)
+            refused = f"{one.words or one.case}: refused ({error})"
+        else:
+            accepted = n
+            break
+    if refused:
+        run.limit(refused)
+    return tuple(far[:accepted])
 
 
 def drive_crossed(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import is_not
+from typing import Any, TypeVar
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.run import Run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,18 @@ def mistakes(
     """Yield a mistake for each of ``rows``: (message, argument of ``predict``[, remedy])."""
     for message, of, *remedy in rows:
         yield Mistake(code, message, predict(of), *remedy)
+
+
+def remembered(of: Callable[..., T]) -> Callable[..., T]:
+    """Return a function that keeps its last result, for as long as it gets the same objects."""
+    last: list[Any] = []
+
+    def call(*arguments: Any) -> T:
+        if not last or len(last[0]) != len(arguments) or any(map(is_not, last[0], arguments)):
+            last[:] = arguments, of(*arguments)
+        return last[1]  # type: ignore[no-any-return]
+
+    return call
 
 
 def each_part(truth: Truth, change: Callable[[np.ndarray], np.ndarray]) -> Truth:

@@ -39,7 +39,7 @@ _RANGE = "position-range"
 _SUPPORT = "support every value, or raise an error past the largest one"
 #: A rule must predict at least this many different wrong numbers for each constant it contains.
 _FEWEST = 2
-#: How many numbers show that a sum is none of a rule.
+#: A sum is compared with about so many numbers before it is tried as a rule.
 _SOME = 50
 
 

@@ -67,7 +67,7 @@ class Steps:
     def _step(
         self, kind: str, name: str, value: Any, options: Iterable[Option], right: str = ""
     ) -> Any:
-        self._left(kind, name, value)
+        self._unchanged(kind, name, value)
         if not self.tries(name):
             return value
         if kind in _REAL:
@@ -94,7 +94,7 @@ class Steps:
         """Return whether a step may be changed here."""
         return not self.made or name in self._tried
 
-    def _left(self, kind: str, name: str, value: Any) -> Any:
+    def _unchanged(self, kind: str, name: str, value: Any) -> Any:
         """Return the value of a step that is not changed; its options, which cost, are not made."""
         self.kinds[name] = kind, value
         return value
@@ -115,7 +115,7 @@ class Steps:
         """
         v = np.asarray(v)
         if not self.tries(name):
-            return self._left("number", name, v)
+            return self._unchanged("number", name, v)
         options = of_numbers(v, name, code)
         if v.ndim == 2:  # of queries and keys
             text = "counts queries from 0, not from the number of earlier keys"
@@ -133,7 +133,7 @@ class Steps:
         """
         v = np.asarray(v, np.float64)
         if not self.tries(name):
-            return self._left("factor", name, v)
+            return self._unchanged("factor", name, v)
         return self._step(
             "factor",
             name,

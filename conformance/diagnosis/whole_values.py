@@ -11,7 +11,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 
-from .mistake import JudgedCall, Mistake
+from .mistake import JudgedCall, Mistake, remembered
 
 #: Returns the expected result of a call from its facts.
 Declared = Callable[[Any], Truth | None]
@@ -114,13 +114,7 @@ def whole_values(
     declared: Declared, what: str, code: str, functions: tuple[Row, ...]
 ) -> Iterator[Mistake]:
     """Yield the mistakes that a function is applied to the result, which ``what`` names."""
-    kept: list[Any] = [None, None]  # the facts of the last call, and what is declared for them
-
-    def of_declared(facts: Any) -> Truth | None:
-        if kept[0] is not facts:
-            kept[:] = facts, declared(facts)
-        return kept[1]  # type: ignore[no-any-return]
-
+    of_declared = remembered(declared)
     for words, function in functions:
 
         def predict(

@@ -25,7 +25,12 @@ from .function import Arguments, Function, Plain, several, written
 #: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
 #: hidden size is that of other heads, of half the width.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32), (3, 16, 24))
-#: The last position at which tokens are not made equally large.
+#: (B, H, S) and the first position of calls with a norm.
+_NORMED = (
+    ((2, 3, 5), 0), ((3, 2, 1), 0), ((1, 2, 4), 0), ((2, 4, 6), 0), ((1, 2, 8), 1000),
+    ((2, 9, 33), 8180), ((5, 3, 1), 131071), ((1, 2, 130), 4000),
+)  # fmt: skip
+#: In calls that start later, all tokens are made equally large.
 _NEAR = 1000
 #: Numbers added to the mean of squares that change results where x has size 1.
 _EPS = tuple(10.0**-n for n in range(5))
@@ -98,18 +103,7 @@ def _permuted(w: np.ndarray, n: int, **how: Any) -> np.ndarray:
 def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
-    sizes = (
-        (2, 3, 5),
-        (3, 2, 1),
-        (1, 2, 4),
-        (2, 4, 6),
-        (1, 2, 8),
-        (2, 9, 33),
-        (5, 3, 1),
-        (1, 2, 130),
-    )
-    starts = (0, 0, 0, 0, 1000, 8180, 131071, 4000)
-    for i, (size, start) in enumerate(zip(sizes, starts, strict=True)):
+    for i, (size, start) in enumerate(_NORMED):
         x = dense((*size, d), seed + 61 + i)
         x = _LOUD[dtype] * (_norm(x) if start > _NEAR else x)  # of many tokens, some are small
         at = start + np.arange(size[2])

@@ -40,15 +40,16 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
-    w, axes = encoding.frequencies(), encoding.axes()
-    first = np.sort(w)[::-1]
-    yield FrequencyMistake(
-        "frequency-spacing",
-        "every axis starts again at the first frequency: pair k of an axis has that of pair k",
-        first[[int((axes[:i] == axes[i]).sum()) for i in range(w.size)]],
-        remedy="Cut one list of frequencies into the sections: do not take the first ones for "
-        "every axis.",
-    )
+    if encoding.spacing == "global":
+        falling, axes = np.sort(encoding.frequencies())[::-1], encoding.axes()
+        yield FrequencyMistake(
+            "frequency-spacing",
+            "every axis starts again at the first frequency: pair k of each axis has the k-th of "
+            "all frequencies",
+            falling[[int((axes[:i] == axes[i]).sum()) for i in range(axes.size)]],
+            remedy="Cut one list of frequencies into the sections: do not take the first ones for "
+            "every axis.",
+        )
     yield from _handed_out(encoding)
     yield from _exchanged_bases(encoding)
     yield from _other_bases(encoding)

@@ -108,6 +108,8 @@ def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
     for size in SIZES:
         yield _probe(run, encoding, "required inputs", size, (0,) * size[0])
     for size, start in ALIKE:
+        if not run.settings.allows(start + size[2] - 1):
+            continue
         yield _probe(run, encoding, "offsets", size, (start,) * size[0], start <= REQUIRED)
     for size, offset in ROWS:
         if not run.settings.allows(max(offset) + size[2]):

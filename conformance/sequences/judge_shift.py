@@ -32,7 +32,7 @@ from .call import called, scaled
 #: Positive deltas, and negative ones as in a context shift; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
 #: Sizes and deltas of which every two meet in a call.
-CROSSED = {"B": (1, 3), "H": (1, 9), "S": (1, 7, 13, 70), "delta": (1, -7, 1021, -65537)}
+CROSSED = {"B": (1, 3), "H": (1, 9), "S": (1, 7, 13, 70), "delta": (-7, 65537)}
 #: The largest delta when judged as ``apply``, where each token takes a call.
 _LONGEST = 8191
 

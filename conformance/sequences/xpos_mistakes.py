@@ -244,7 +244,9 @@ def xpos_together(
 ) -> Iterator[Sequence[Mistake]]:
     """Yield a mistake beside the opposite turn, two changed steps, and a step beside a field."""
     turned, remedy = Mistake("sign", _OTHER_WAY, _turned), declared_decay(declared)
-    swapped = {text: (Mistake("amplitude", text, _turned, _DECAY), of) for text, of in _SIDES}
+    swapped = {
+        text: (Mistake("amplitude", text, lambda side: None, _DECAY), of) for text, of in _SIDES
+    }
     steps = likely_changes(stepped(calls[0].facts).plain(Sizes()))
     for one in xpos_mistakes(declared):
         if one.code and one.message != _OTHER_WAY:

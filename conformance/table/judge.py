@@ -280,8 +280,8 @@ def _judge_lookup(run: Run) -> None:
     if access.highest is not None and not run.report.codes:
         run.add(
             "raises",
-            f"positions past {access.highest} raise an exception, the declared table has rows up "
-            f"to position {rows - 1}",
+            f"positions past {access.highest} raise an exception, although the declared table has "
+            f"rows up to position {rows - 1}",
             access.refused,
             remedy="Return a row for every position of the declared table.",
         )

@@ -47,7 +47,9 @@ def _hint(atom: Atom) -> str:
             "the code for positions that all rows share, (S,)"
         )  # fmt: skip
     if kind == "apart":
-        return "the code for the position of each axis" if value else "the code for text"
+        return "the code for a position of each axis" if value else (
+            "the code for positions that are equal on all axes, as those of text"
+        )  # fmt: skip
     if kind == "first position":
         return "how the offset of a call enters its positions"
     if kind in ("consecutive", "fractional", "int32"):

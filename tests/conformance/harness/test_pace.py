@@ -1,7 +1,5 @@
 """A slow function is judged in fewer calls, and the report says so; a clock of the test counts."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -45,13 +43,15 @@ def limit_of(report):
     return next((text for text in report.limits if text.startswith("the function takes")), "")
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.15, 100), (1.0, 36), (3.0, 36)])
-def test_a_right_slow_function_conforms_after_few_calls(seconds, most):
+@pytest.mark.parametrize(
+    ("seconds", "most", "crossed"), [(0.15, 100, 50), (1.0, 36, 56), (3.0, 36, 56)]
+)
+def test_a_right_slow_function_conforms_after_few_calls(seconds, most, crossed):
     report, calls = judged(HALF.apply, HALF, "apply", lambda n: seconds)
     assert report.verdict == "conforms"
     assert calls <= most
     assert f"takes at least {seconds:.2g} s per call" in limit_of(report)
-    assert re.search(r"\b\d+ of \d+ crossed calls were made", limit_of(report))
+    assert f"of {crossed} crossed calls were made" in limit_of(report)
     assert {"required inputs", "values", "state", "robustness"} <= set(report.executed)
     assert len(report.controls) >= 6
     assert all(report.controls.values())
