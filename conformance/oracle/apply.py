@@ -82,13 +82,14 @@ def _rotation(
     first, second, out1, out2 = map(_evenly, (*encoding.pairs(), *encoding.output_pairs()))
     (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
     pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot takes 8 times as long
+    cos1, sin2, sin1, cos2 = x1 * cos, x2 * sin, x1 * sin, x2 * cos
     if value is None:
         value = np.array(x)
-        value[..., out1] = x1 * cos - x2 * (encoding.sign * sin)
-        value[..., out2] = x1 * (encoding.sign * sin) + x2 * cos
+        value[..., out1] = cos1 - encoding.sign * sin2
+        value[..., out2] = encoding.sign * sin1 + cos2
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
-    terms[..., out1] = np.abs(x1 * cos) + np.abs(x2 * sin)
-    terms[..., out2] = np.abs(x2 * cos) + np.abs(x1 * sin)
+    terms[..., out1] = np.abs(cos1) + np.abs(sin2)
+    terms[..., out2] = np.abs(cos2) + np.abs(sin1)
     moved[..., out1] = moved[..., out2] = angle * pair
     amplitude[..., out1] = amplitude[..., out2] = pair
     return Truth(value, terms, moved, amplitude)

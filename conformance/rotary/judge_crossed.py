@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def _allowed(row: Row) -> bool:
     """
     if row.get("positions") == FROM_0 and row.get("range", NEAR) != NEAR:
         return False
-    small = int(np.prod([row.get(name, 1) for name in SIZES])) <= MOST
+    small = int(math.prod(row.get(name, 1) for name in SIZES)) <= MOST
     b, h, s = (row.get(name, 2) for name in SIZES)
     if row.get("memory") == "transposed":
         return small and h > 1 and s > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -57,7 +58,7 @@ def _allowed(row: Row) -> bool:
     if row.get("positions") == FROM_0 and row.get("range", NEAR) != NEAR:
         return False
     names = ("B", "key heads", "S", "query heads per key head")
-    return int(np.prod([row.get(name, 1) for name in names])) <= MOST
+    return int(math.prod(row.get(name, 1) for name in names)) <= MOST
 
 
 def _probe(run: Run, row: Row) -> Probe | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -127,7 +128,7 @@ def _allowed(row: Row) -> bool:
     """Return whether a call, or a part of one, is small enough; one row has no other offset."""
     if row.get("B") == 1 and row.get("offsets") == "different":
         return False
-    return int(np.prod([row.get(name, 1) for name in ("B", "H", "S")])) <= MOST
+    return int(math.prod(row.get(name, 1) for name in ("B", "H", "S"))) <= MOST
 
 
 def _crossed(run: Run, encoding: Any, row: Row) -> Probe | None:

@@ -11,6 +11,8 @@ from .features import FACTORS, Name
 
 #: The most values that a condition lists.
 LISTED = 3
+#: Fewer values are sorted to find the distinct ones.
+_SORTED = 64
 #: The fewest sizes, of wrong calls and of right ones, that show a divisor.
 _SIZES = 3
 #: What a condition on a feature costs, beside the cost of its operator: rules of small cost win.
@@ -83,7 +85,9 @@ class Atom:
             return np.asarray(met if self.op == "mod" else ~met)
         if self.op in ("from", "to"):
             return np.asarray(value >= first if self.op == "from" else value <= first)
-        listed = np.isin(value, self.values)
+        listed = value == first
+        for other in self.values[1:]:
+            listed = listed | (value == other)
         return np.asarray(~listed if self.op == "not" else listed)
 
 
@@ -93,13 +97,28 @@ def _round(value: int, op: str) -> bool:
     return bound > 0 and bound & (bound - 1) in (0, 1)
 
 
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Return the sorted distinct values; of many small integers, without sorting them."""
+    if values.size < _SORTED:
+        return np.unique(values)
+    low, high = int(np.floor(values.min())), int(values.max())
+    if high - low > 4 * values.size:
+        return np.unique(values)
+    whole = values.astype(np.int64)
+    if values.dtype.kind == "f" and not np.array_equal(whole, values):
+        return np.unique(values)
+    seen = np.zeros(high - low + 1, bool)
+    seen[whole - low] = True
+    return (np.flatnonzero(seen) + low).astype(np.float64)
+
+
 def atoms(name: Name, wrong: np.ndarray, right: np.ndarray) -> Iterator[Atom]:
     """Yield the tightest conditions of each kind that hold for every wrong element.
 
     ``wrong`` and ``right`` are the values of one feature. A condition that holds for every right
     element as well is left out.
     """
-    seen, other = np.unique(wrong), np.unique(right)
+    seen, other = distinct(wrong), distinct(right)
     if other.size == 0 or (seen.size == other.size == 1 and seen[0] == other[0]):
         return
     low, high = int(np.floor(seen[0])), int(np.ceil(seen[-1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -57,6 +58,13 @@ class Record:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the result, without the channels."""
         return self.full or self.wrong.shape
+
+    @cached_property
+    def features(self) -> dict[tuple[str, str], np.ndarray]:
+        """Return the numbers by which its elements are told apart."""
+        from .features import features  # which needs this class
+
+        return features(self)
 
     @property
     def failed(self) -> bool:

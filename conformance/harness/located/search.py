@@ -9,8 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from .atoms import Atom, atoms
-from .features import Name, features
+from .atoms import Atom, atoms, distinct
+from .features import Name
 from .record import Record
 
 #: The most conditions of a rule.
@@ -27,8 +27,8 @@ _DRAWN = 2**13
 _ADDED, _ROUNDS = 64, 12
 #: For each record, which of its elements are meant.
 Masks = Sequence[np.ndarray]
-#: A mask without some of its axes.
-Reduced = dict[tuple[int, ...], np.ndarray]
+#: The values of a feature in one record: of every element that is meant, or the same for all.
+Values = np.ndarray | float
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,8 @@ class Rule:
     def predicts(self, record: Record) -> np.ndarray:
         """Return the elements of a record that the rule says to be wrong."""
         found = np.ones(record.wrong.shape, bool)
-        known = features(record)
         for atom in self.atoms:
-            value = np.asarray(known.get(atom.name, np.nan), np.float64)
+            value = np.asarray(record.features.get(atom.name, np.nan), np.float64)
             found &= atom.holds(value) & ~np.isnan(value)
         return found
 
@@ -71,7 +70,7 @@ class Table:
     @cached_property
     def features(self) -> Sequence[dict[Name, np.ndarray]]:
         """Return the features of each record."""
-        return [features(record) for record in self.records]
+        return [record.features for record in self.records]
 
     def predicts(self, rule: Rule, masks: Masks) -> Iterator[np.ndarray]:
         """Yield those elements of ``masks`` for which the rule holds, for each record."""
@@ -113,39 +112,63 @@ class Table:
         return _conditions(self._values(self.wrong), self._values(self.right))
 
     def values(self, name: Name, masks: Masks) -> np.ndarray:
-        """Return the distinct values of a feature in each record, for the elements of masks."""
-        known = [_value(known, name) for known in self.features]
-        return np.concatenate(list(map(_distinct, known, masks, [{} for _ in known])))
+        """Return the values of a feature for the elements of masks; most of them only once."""
+        return self._values(masks, [name])[name]
 
     @cached_property
     def names(self) -> Sequence[Name]:
         """Return the names of the features that some record has."""
         return list(dict.fromkeys(name for known in self.features for name in known))
 
-    def _values(self, masks: Masks) -> dict[Name, np.ndarray]:
-        """Return the distinct values of every feature in each record, for the elements of masks."""
-        each: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+    def _values(self, masks: Masks, names: Sequence[Name] = ()) -> dict[Name, np.ndarray]:
+        """Return the values of every feature for the elements of masks; most of them only once."""
+        each: dict[Name, list[Values]] = {name: [] for name in names or self.names}
         for known, mask in zip(self.features, masks, strict=True):
-            reduced: Reduced = {}
+            if not mask.any():
+                continue
+            reduced: dict[tuple[int, ...], np.ndarray] = {}  # the mask, by the shape of a feature
             for name, values in each.items():
-                values.append(_distinct(_value(known, name), mask, reduced))
-        return {name: np.concatenate(values) for name, values in each.items()}
+                value = known.get(name)
+                if value is None or not value.ndim:
+                    values.append(np.nan if value is None else float(value))
+                    continue
+                if value.shape not in reduced:
+                    gone = tuple(d for d, n in enumerate(value.shape) if n == 1)
+                    reduced[value.shape] = np.asarray(mask.any(axis=gone, keepdims=True))
+                some = value[reduced[value.shape]]
+                values.append(some if some.size < _DRAWN else distinct(some))
+        return {name: _joined(values) for name, values in each.items()}
 
     def _columns(self, some: Sequence[np.ndarray]) -> dict[Name, np.ndarray]:
         """Return the values of every feature for some elements of each record, by flat index."""
-        columns: dict[Name, list[np.ndarray]] = {name: [] for name in self.names}
+        columns: dict[Name, list[Values]] = {name: [] for name in self.names}
+        sizes = [at.size for at in some if at.size]
         for known, record, at in zip(self.features, self.records, some, strict=True):
             if not at.size:
                 continue
             each, first = np.unravel_index(at, record.wrong.shape), np.zeros_like(at)
             for name, column in columns.items():
                 value = known.get(name)
-                if value is None or not value.ndim:
-                    column.append(np.full(at.size, np.nan if value is None else value, float))
+                if value is None or value.size == 1:
+                    column.append(np.nan if value is None else value.item())
                     continue
-                place = tuple(i if n > 1 else first for i, n in zip(each, value.shape, strict=True))
-                column.append(value[place].astype(np.float64))
-        return {name: np.concatenate(column or [np.zeros(0)]) for name, column in columns.items()}
+                long = [d for d, n in enumerate(value.shape) if n > 1]
+                if len(long) == 1:
+                    column.append(value.reshape(-1)[each[long[0]]])
+                    continue
+                place = (i if n > 1 else first for i, n in zip(each, value.shape, strict=True))
+                column.append(value[tuple(place)])
+        return {name: _joined(column, sizes) for name, column in columns.items()}
+
+
+def _joined(values: Sequence[Values], sizes: Sequence[int] = ()) -> np.ndarray:
+    """Return the values of all records; a number is repeated to its size, by default 1."""
+    sizes = sizes or [1] * len(values)
+    if all(isinstance(value, float | int) for value in values):
+        return np.repeat(np.array(values, np.float64), sizes)
+    each = zip(values, sizes, strict=True)
+    parts = [v if isinstance(v, np.ndarray) else np.full(n, v, np.float64) for v, n in each]
+    return np.concatenate(parts).astype(np.float64)
 
 
 def _conditions(seen: dict[Name, np.ndarray], others: dict[Name, np.ndarray]) -> list[Atom]:
@@ -162,24 +185,6 @@ def _conditions(seen: dict[Name, np.ndarray], others: dict[Name, np.ndarray]) ->
 def _value(known: dict[Name, np.ndarray], name: Name) -> np.ndarray:
     """Return the values of a feature, NaN if there is none."""
     return np.asarray(known.get(name, np.nan))
-
-
-def _distinct(value: np.ndarray, mask: np.ndarray, reduced: Reduced) -> np.ndarray:
-    """Return the distinct values of a feature for the elements of a mask."""
-    gone = tuple(d for d in range(mask.ndim) if not value.ndim or value.shape[d] == 1)
-    if gone not in reduced:
-        reduced[gone] = np.asarray(mask.any(axis=gone, keepdims=True))
-    if not value.ndim:
-        return np.full(int(reduced[gone].any()), value, np.float64)
-    some = value[reduced[gone]]
-    if some.dtype.kind not in "iu" or some.size < _DRAWN:
-        return np.unique(some).astype(np.float64)
-    low, high = int(some.min()), int(some.max())
-    if high - low > 4 * some.size:
-        return np.unique(some).astype(np.float64)
-    seen = np.zeros(high - low + 1, bool)
-    seen[some - low] = True
-    return (np.flatnonzero(seen) + low).astype(np.float64)
 
 
 def _drawn(mask: np.ndarray, size: int) -> np.ndarray:
