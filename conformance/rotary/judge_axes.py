@@ -45,6 +45,11 @@ def judge(run: Run, access: Access) -> None:
     }
     # As many rows as axes: an exchange of both axes of the positions has the same shape.
     cases["as many rows as axes"] = rng.integers(0, 64, (count, count, 5))
+    # A shortcut for text may look at one row only.
+    text = np.broadcast_to(np.arange(3, 10), (count, 1, 7))
+    media = rng.integers(0, 64, (count, 1, 7))
+    cases["text in the first row only"] = np.concatenate((text, media), axis=1)
+    cases["text in the last row only"] = np.concatenate((media, text), axis=1)
     single = np.arange(5 + count, 5, -1)[:, None, None]
     if run.driver.accepts(np.ones((1, 1, 1, access.dim)), single):  # whole grids alone may be
         cases["a single token"] = single
@@ -138,15 +143,23 @@ def stale(run: Run, access: Access) -> None:
     while most[0].any() and not run.driver.accepts(x[:1, :, :1], most):
         most[0] -= 1  # the ends of all axes together may be a larger grid than is made
 
+    def fits(y: np.ndarray, positions: np.ndarray) -> bool:
+        return run.fits(y, apply_truth(encoding, x, positions))
+
     def right(positions: np.ndarray) -> bool:
-        return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))
+        return fits(run.driver.apply(x, positions), positions)
 
     for axis in range(encoding.num_axes):
         drawn = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
         one, two, three = np.minimum(drawn, most)
         two[axis] = one[axis]
         run.count("state")
-        if right(one) and not right(two) and right(three):
+        if not right(one):
+            continue
+        case, again = f"other positions on all axes but {axis}", run.driver.apply(x, two)
+        if not fits(again, one):
+            run.judge("axes", case, again, apply_truth(encoding, x, two))
+        elif not fits(again, two) and right(three):
             run.add(
                 "state",
                 f"a call returns the result of another one with the same positions on axis {axis}",

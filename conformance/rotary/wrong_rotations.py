@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,10 @@ def other_axes(encoding: Rotary) -> Iterator[Mistake]:
         order[one], order[two] = two, one
         text = f"axes {one} and {two} are exchanged"
         yield at("axis-order", text, lambda p, order=order: p[order], own)  # type: ignore[misc]
+    for one, two in permutations(range(count), 2) if count > 2 else ():
+        order = [one if a == two else a for a in range(count)]
+        text = f"the position on axis {one} is used on axis {two} too"
+        yield at("sections", text, lambda p, order=order: p[order], own)  # type: ignore[misc]
     for axis in range(count):
         text = f"the position on axis {axis} is taken as 0"
         still = np.arange(count)[:, None, None] == axis

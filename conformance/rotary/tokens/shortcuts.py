@@ -97,11 +97,15 @@ def _holds_where_wrong(run: Run, calls: list[JudgedCall], test: Test) -> bool:
 def _tests(count: int) -> Iterator[tuple[str, Test]]:
     """Yield tests of positions in words: of whole calls, rows and tokens, or of one of these."""
     atoms = list(_atoms(count))
+    for i, j in combinations(range(count), 2):  # tables that are as long may be taken for one
+        text = f"in calls with the same largest position on axes {i} and {j}"
+        yield text, lambda p, i=i, j=j: np.asarray(p[i].max() == p[j].max())  # type: ignore[misc]
     for words, of in atoms:
         yield f"in calls with {words}", lambda p, of=of: np.asarray(of(p).all())  # type: ignore[misc]
     for words, of in atoms:
         yield f"in batch rows with {words}", lambda p, of=of: of(p).all(axis=-1, keepdims=True)  # type: ignore[misc]
         yield f"in calls whose row 0 has {words}", lambda p, of=of: np.asarray(of(p)[0].all())  # type: ignore[misc]
+        yield f"in calls whose last row has {words}", lambda p, of=of: np.asarray(of(p)[-1].all())  # type: ignore[misc]
         yield f"for tokens with {words}", lambda p, of=of: of(p)  # type: ignore[misc]
         yield f"in calls whose first token has {words}", lambda p, of=of: np.asarray(of(p)[0, 0])  # type: ignore[misc]
         yield f"in batch rows whose first token has {words}", lambda p, of=of: of(p)[:, :1]  # type: ignore[misc]
@@ -159,6 +163,11 @@ def _positions(seed: int, count: int, size: tuple[int, int, int]) -> Iterator[np
             for a in range(1, count):
                 p[a][part] = p[0][part]
             yield p
+    for i, j in combinations(range(count), 2):
+        p = drawn()
+        p[j].flat[0] = max(p[i].max(), p[j].max())
+        p[i].flat[-1] = p[j].flat[0]
+        yield p
     for a in range(count):
         for part in parts:
             for one in (0, 5, 3 + index, index) if part in parts[:2] else (0,):

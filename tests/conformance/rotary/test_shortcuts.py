@@ -29,6 +29,15 @@ def shortcut(encoding, where, other):
         (THREE, lambda p: (p[0, 0, 0] == 0), lambda p: p[1:2],
          "the position on axis 1 is used on every axis, in calls whose first token has position 0 "
          "on axis 0"),
+        (THREE, lambda p: p[0].max() == p[2].max(), lambda p: p[[0, 1, 0]],
+         "the position on axis 0 is used on axis 2 too, in calls with the same largest position on "
+         "axes 0 and 2"),
+        (THREE, lambda p: (p[:, 0] == p[:1, 0]).all(), lambda p: p[:1],
+         "the position on axis 0 is used on every axis, in calls whose row 0 has the same position "
+         "on all axes"),
+        (THREE, lambda p: (p[:, -1] == p[:1, -1]).all(), lambda p: p[:1],
+         "the position on axis 0 is used on every axis, in calls whose last row has the same "
+         "position on all axes"),
         (TWO, lambda p: p[1, :, :1] == 0, lambda p: 0 * p,
          "nothing is rotated, in batch rows whose first token has position 0 on axis 1"),
         (TWO, lambda p: p[0, :, -1:] == 0, lambda p: 0 * p,
