@@ -277,6 +277,11 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
          lambda call: call.replace(sinks=0 * _sink(call)), remedy),
         ("every head has the sink of the first head",
          lambda call: call.replace(sinks=0 * _sink(call) + _sink(call)[0]), own),
+        ("query head h has sink h // (H / H_kv), by the number of its key head",
+         lambda call: call.replace(sinks=_sink(call)[call.heads]), own),
+        *((f"every part of {n} keys adds the sink to the denominator",
+           partial(_sink_in_parts, n=n), "Add the sink once, after the parts are merged.")
+          for n in TILES),
         ("heads have the sinks in the reverse order",
          lambda call: call.replace(sinks=_sink(call)[::-1]), own),
         *((f"the sinks of grouped heads are read in the order {words}",
@@ -289,6 +294,10 @@ def _sinks(declared: Any) -> Iterator[Mistake]:
     )  # fmt: skip
     for message, change, right in rows:
         yield _by(declared, SINKS, message, change, right)
+
+
+def _sink_in_parts(call: Attended, n: int) -> Attended:
+    return call.replace(sinks=_sink(call) + log(-(-call.seen.shape[1] // n)))
 
 
 def _sink(call: Attended) -> np.ndarray:

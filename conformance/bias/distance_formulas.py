@@ -90,6 +90,8 @@ def kerple(e: Kerple, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
             ("position-scale", "is -r1 r2 log(1 + r2 d)", lambda: -r1 * r2 * inside),
             ("position-scale", "is -r2 log(1 + r2 d)", lambda: -r2 * inside),
             ("position-scale", "is -r1 log(1 + r1 d)", lambda: -r1 * np.log1p(r1 * distance)),
+            ("position-scale", "is -r1 log(max(r2 d, 1)): 1 bounds r2 d, and is not added",
+             lambda: -r1 * np.log(np.maximum(r2 * distance, 1.0))),
             ("position-scale", "is -r1 log(1 + d ** r2)", lambda: -r1 * np.log1p(distance**r2)),
             ("position-scale", "is -(log(1 + r2 d)) ** r1", lambda: -(inside**r1)),
             ("position-scale", "is -r1 r2 d, without the logarithm", lambda: -r1 * r2 * distance),

@@ -152,6 +152,8 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(after=area, decode=last_token), remedy),
         (EXTENT, "text after an image or video starts at its start + the number of frames",
          make(after=_after(lambda t, h, w, item: t)), remedy),
+        (EXTENT, "text after a video of several frames starts at its start + the number of frames",
+         make(after=_after(lambda t, h, w, item: t if t > 1 else max(h, w))), remedy),
         (EXTENT, "text after an image or video starts at its start + max(frames, height, width)",
          make(after=_after(lambda t, h, w, item: max(t, h, w))), remedy),
         (MERGE, "text after an image or video starts at its start + max(frames, height, width) in "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,16 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         ids[[1, 2]] = ids[[2, 1]]
         return ids
 
+    def other_axes_go_on(axis: int, *call: Any) -> np.ndarray:
+        ids: np.ndarray = _numbered(kind, rule, joined=True)(*call)
+        ids[axis] = _numbered(kind, rule)(*call)[axis]
+        return ids
+
+    def goes_on(axis: int, *call: Any) -> np.ndarray:
+        ids: np.ndarray = _numbered(kind, rule)(*call)
+        ids[axis] = _numbered(kind, rule, joined=True)(*call)[axis]
+        return ids
+
     def texts_go_on(*call: Any) -> np.ndarray:
         ids, lengths = _numbered(kind, rule)(*call), np.asarray(call[4])
         ends = np.cumsum(lengths)
@@ -114,6 +125,13 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         ("packing", "documents do not start again at 0: they are numbered as one sequence",
          _numbered(kind, rule, joined=True),
          "Number each document by itself, then join the results."),
+        *(
+            ("packing", f"documents {words} {axis}", partial(made, axis),
+             "Start each document at 0 on every axis.")
+            for words, made in (("start again at 0 only on axis", other_axes_go_on),
+                                ("do not start again at 0 on axis", goes_on))
+            for axis in range(rule.num_axes)
+        ),
         ("packing", "a document that begins with an image or a video does not start again at 0 "
          "after one that ends with one: runs of one type are found across documents", runs_first,
          "Separate the documents first, then find the runs of one type in each."),

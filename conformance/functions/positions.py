@@ -16,6 +16,7 @@ from . import variables
 from .decode_positions import decode_mistakes, prompts
 from .function import Arguments, Plain, several, written
 from .masks import mask_crossing, mask_mistakes, mask_row, masks, since_masked
+from .shards import chunks_of
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -90,6 +91,10 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n), f"{sums}."),
         ("packing", "the length of the previous document is subtracted, not the start of this one",
          lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n), f"{sums}."),
+        ("packing", "a document of one token does not start again at 0: it goes on after the "
+         "document before it",
+         lambda n: whole(n) - np.repeat(
+             np.maximum.accumulate(np.where(n == 1, 0, np.cumsum(n) - n)), n), f"{sums}."),
         ("packing", "documents restart one token late",
          lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n, f"{sums}."),
         ("packing", "positions restart as if all documents had the length of the longest",
@@ -186,8 +191,11 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("shard-offset", "every rank has the positions of rank 0",
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1), _SHARDS),
         *(
-            ("shard-offset", f"chunks start as if all sequences had the length of the {which}",
-             partial(_chunks_of, which=of), f"{_SHARDS} The length is that of the sequence itself.")
+            ("shard-offset", f"{some} start as if all sequences had the length of the {which}",
+             partial(chunks_of, which=of, chunks=chunks),
+             f"{_SHARDS} The length is that of the sequence itself.")
+            for some, chunks in (("chunks", (0, 1)), ("second chunks", (1,)),
+                                 ("first chunks", (0,)))
             for which, of in (("first", lambda n: n[0]), ("last", lambda n: n[-1]),
                               ("longest", np.max), ("shortest", np.min))
         ),
@@ -203,14 +211,6 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
              pr.shard_indices([0, int(bounds[-1])], size, rank)
          ], _SHARDS),
     )  # fmt: skip
-
-
-def _chunks_of(bounds: Any, size: int, rank: int, which: Any) -> np.ndarray:
-    """Return the positions of a rank whose chunks start by the length of one of the sequences."""
-    lengths = np.diff(bounds)
-    chunk = int(which(lengths)) // (2 * size)
-    starts = chunk * np.array([[rank], [2 * size - 1 - rank]])
-    return np.concatenate([(starts + np.arange(int(n) // (2 * size))).ravel() for n in lengths])
 
 
 def _grouped(*order: int) -> Any:

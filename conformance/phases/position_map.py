@@ -69,12 +69,9 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
     if size > 1 and (found := _wrapped(run, tables, declared, size, at)):
         run.add("position-range", found[0], evidence, remedy=found[1])
         return
-    if near.all() and (rule := find_rule(used, {DECLARED: at})) is not None:
-        words, remedy = (
-            t.replace("declared position", "position") for t in (rule.words, rule.remedy)
-        )
-        text = f"the angles are those of {words}"
-        run.add(rule.code or "wrong-row", text, evidence, remedy=remedy)
+    if near.all() and (rule := rule_of_positions(used, at)) is not None:
+        words, code, remedy = rule
+        run.add(code, f"the angles are those of {words}", evidence, remedy=remedy)
         return
     if large_angles(run, tables, declared) or _stretched(run, tables, declared, at, wrong):
         return
@@ -88,6 +85,15 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
             remedy="Use the angles of the position itself"
             + f"; right already: positions {_some(at[~wrong])}." * bool((~wrong).any()),
         )
+
+
+def rule_of_positions(used: np.ndarray, at: np.ndarray) -> tuple[str, str, str] | None:
+    """Return the words, the code and the remedy of a rule of single positions, if there is one."""
+    rule = find_rule(used, {DECLARED: at})
+    if rule is None:
+        return None
+    words, remedy = (t.replace("declared position", "position") for t in (rule.words, rule.remedy))
+    return words, rule.code or "wrong-row", remedy
 
 
 def _stretched(

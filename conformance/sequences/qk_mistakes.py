@@ -132,6 +132,13 @@ def side_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "head h // (H / H_kv).",
         )
     yield Mistake(
+        "wrong-row",
+        "a key head is rotated once for each query head of its group: H / H_kv times",
+        _each_query_head,
+        "Rotate each key head once: let one query head of the group write it, or rotate the keys "
+        "before the loop over query heads.",
+    )
+    yield Mistake(
         "rotary-dim",
         "only as many query heads are rotated as there are key heads; the others stay as they are",
         _few_heads,
@@ -183,6 +190,13 @@ def _of_last(side: Side) -> np.ndarray:
     """Return the last positions of the other side if it has as many tokens."""
     n, many = side.x.shape[2], side.others.shape[-1]
     return side.others[..., many - n :] if many >= n else side.positions
+
+
+def _each_query_head(side: Side) -> Truth:
+    """Return the keys, rotated once more for each query head of their group."""
+    if not side.keys or side.group < 2:
+        return side.truth()
+    return replace(side, positions=side.positions * side.group).truth()
 
 
 def _few_heads(side: Side) -> Truth:

@@ -19,6 +19,7 @@ from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.phases.position_map import rule_of_positions
 from posenc_ref.conformance.phases.properties import perturbation
 
 from .column_order import columns_used, report_order
@@ -263,12 +264,17 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     if not run.fits(access.rows(at), encoding.truth(used)):
         return False
     wrong = int(np.argmax(used != at))
+    evidence = f"position {at[wrong]} gets the row of position {used[wrong]}"
+    if (rule := rule_of_positions(used, at)) is not None:
+        words, code, remedy = rule
+        run.add(code, f"rows are those of {words}", evidence, remedy=remedy)
+        return True
     run.add(
         "wrong-row",
         plural(int((used != at).sum()), "row is", "rows are", at.size)
         + " of other positions"
         + run.where(),
-        f"position {at[wrong]} gets the row of position {used[wrong]}",
+        evidence,
     )
     return True
 

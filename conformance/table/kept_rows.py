@@ -35,8 +35,10 @@ def kept_from_first(run: Run, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     On a fresh instance a longer call must be right; if none can be made, the message says so.
     """
     n = calls[0].facts.x.shape[1]
-    longer = [one for one in failed(run, calls) if one.facts.x.shape[1] > n]
-    if not longer or (right := _fresh_is_right(run, longer[0])) is False:
+    longer = [one for one in calls if one.facts.x.shape[1] > n]
+    if not longer or len(failed(run, longer)) < len(longer):  # some longer call is right
+        return
+    if (right := _fresh_is_right(run, longer[0])) is False:
         return
     for words, at in (
         ("nothing is added to them", None),

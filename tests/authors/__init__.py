@@ -56,6 +56,13 @@ def cases():
     return found
 
 
+def case(name):
+    """Return one case of cases.json, ``"folder/id"``, without the others."""
+    folder, one = name.split("/")
+    rows = json.loads((FOLDER / folder / "cases.json").read_text(encoding="utf-8"))
+    return _from_row(folder, next(row for row in rows if row["id"] == one))
+
+
 def _from_row(folder, row):
     """Return a case of cases.json: its function and encoding are named there."""
     module = importlib.import_module(f"{__name__}.{folder}.{Path(row['file']).stem}")

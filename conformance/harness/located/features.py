@@ -23,7 +23,13 @@ Name = tuple[str, str]
 
 
 def features(record: Record) -> dict[Name, np.ndarray]:
-    """Return the features of a record, each broadcastable to its elements."""
+    """Return the features of a record, each broadcastable to its elements; they are kept in it."""
+    if not record.features:
+        record.features.update(_made(record))
+    return record.features
+
+
+def _made(record: Record) -> dict[Name, np.ndarray]:
     found = dict(_of_call(record)) | dict(_of_elements(record))
     if not record.gone:
         return found

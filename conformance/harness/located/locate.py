@@ -10,6 +10,7 @@ import numpy as np
 
 from .ask import Ask, refuted
 from .atoms import atoms
+from .features import features
 from .record import Record
 from .search import Rule, Table
 from .words import EVERYWHERE, said
@@ -82,7 +83,7 @@ def locate(
 
 def _still(record: Record, rules: Sequence[Rule]) -> bool:
     """Return whether a rule holds for a right element at position 0, where nothing turns."""
-    at = record.features.get(("position", ""))
+    at = features(record).get(("position", ""))
     if at is None or not (at == 0).any():
         return False
     some = (at == 0) & ~record.wrong
@@ -91,7 +92,7 @@ def _still(record: Record, rules: Sequence[Rule]) -> bool:
 
 def _moves(record: Record) -> bool:
     """Return whether an element at position 0 is wrong."""
-    at = record.features.get(("position", ""))
+    at = features(record).get(("position", ""))
     return at is not None and bool(((at == 0) & record.wrong).any())
 
 

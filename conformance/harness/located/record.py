@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -53,18 +52,15 @@ class Record:
     part: int = 0  #: how many results of the same call were judged before
     gone: tuple[int, ...] = ()  #: the axes over which ``wrong`` was reduced, now of size 1
     full: tuple[int, ...] = ()  #: the shape before that
+    #: The numbers by which its elements are told apart, once they are made.
+    features: dict[tuple[str, str], np.ndarray] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the result, without the channels."""
         return self.full or self.wrong.shape
-
-    @cached_property
-    def features(self) -> dict[tuple[str, str], np.ndarray]:
-        """Return the numbers by which its elements are told apart."""
-        from .features import features  # which needs this class
-
-        return features(self)
 
     @property
     def failed(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from .atoms import Atom, atoms, distinct
-from .features import Name
+from .features import Name, features
 from .record import Record
 
 #: The most conditions of a rule.
@@ -46,7 +46,7 @@ class Rule:
         """Return the elements of a record that the rule says to be wrong."""
         found = np.ones(record.wrong.shape, bool)
         for atom in self.atoms:
-            value = np.asarray(record.features.get(atom.name, np.nan), np.float64)
+            value = np.asarray(features(record).get(atom.name, np.nan), np.float64)
             found &= atom.holds(value) & ~np.isnan(value)
         return found
 
@@ -70,7 +70,7 @@ class Table:
     @cached_property
     def features(self) -> Sequence[dict[Name, np.ndarray]]:
         """Return the features of each record."""
-        return [record.features for record in self.records]
+        return [features(record) for record in self.records]
 
     def predicts(self, rule: Rule, masks: Masks) -> Iterator[np.ndarray]:
         """Yield those elements of ``masks`` for which the rule holds, for each record."""
