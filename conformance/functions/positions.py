@@ -16,7 +16,6 @@ from . import variables
 from .decode_positions import decode_mistakes, prompts
 from .function import Arguments, Plain, several, written
 from .masks import mask_crossing, mask_mistakes, mask_row, masks, since_masked
-from .shards import chunks_of
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -192,7 +191,7 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1), _SHARDS),
         *(
             ("shard-offset", f"{some} start as if all sequences had the length of the {which}",
-             partial(chunks_of, which=of, chunks=chunks),
+             partial(variables.chunks_of, which=of, chunks=chunks),
              f"{_SHARDS} The length is that of the sequence itself.")
             for some, chunks in (("chunks", (0, 1)), ("second chunks", (1,)),
                                  ("first chunks", (0,)))
