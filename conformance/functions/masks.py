@@ -1,4 +1,4 @@
-"""Calls of ``position_ids``, and its known mistakes."""
+"""Calls of ``position_ids`` and ``ids_from_tokens``, which leave out padding; their mistakes."""
 
 from __future__ import annotations
 
@@ -173,3 +173,125 @@ def mask_row(row: Row) -> tuple[Any, ...]:
             "on both sides": (index >= left) & (index < right),
         }[where]
     return (mask,)
+
+
+_BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
+
+
+def tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
+    """Yield token ids (B, S) with padding in different places."""
+    padding = encoding.padding_idx
+    room = max(min(encoding.rows - padding - 1, 40), 1)  # past LEAST_POSITION of floor.py
+    rng = np.random.default_rng(seed)
+
+    def ids(real: Any) -> np.ndarray:
+        real = np.asarray(real)
+        each = rng.integers(0, 50, real.shape)
+        each = each + (each >= padding)  # no token equals the padding id
+        return np.asarray(np.where(real, each, padding))
+
+    left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)
+    yield Arguments("no padding", (ids(np.ones((2, min(4, room)))),))
+    yield Arguments("padding on the right", (ids(left[:, ::-1]),))
+    yield Arguments("padding on the left", (ids(left),))
+    yield Arguments("other tokens, same lengths", (ids(left[:, ::-1]),))
+    yield Arguments("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
+    long = max(min(encoding.rows - padding - 1, 700), 1)
+    lengths = np.random.default_rng(seed + 1).integers(1, long + 1, 11)
+    wide = ids(np.arange(long) >= long - lengths[:, None])
+    yield Arguments(f"eleven rows of {long}", (wide,), False)
+    if room >= _BETWEEN.sum(axis=1).max():
+        yield Arguments("padding between", (ids(_BETWEEN),), False)
+
+
+def token_mistakes(encoding: Any) -> Iterator[Mistake]:
+    """Yield the known mistakes of rows that are counted from tokens without padding."""
+    padding, offset = encoding.padding_idx, encoding.offset
+    rows = (
+        f"With real = (ids != {padding}), return cumsum(real, axis=-1) * real + "
+        f"{padding - offset}: real tokens get {padding + 1 - offset}, {padding + 2 - offset}, ..., "
+        f"padding tokens {padding - offset}."
+    )
+
+    def real(ids: np.ndarray) -> np.ndarray:
+        return np.asarray(ids != padding, dtype=np.int64)
+
+    own = encoding.ids_from_tokens
+    yield written(
+        "padding",
+        "padding is counted: token i of a sequence, padding included, has row padding_idx + 1 + i",
+        lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
+        rows,
+    )
+    for start in (padding + 1, 0):
+        yield written(
+            "padding",
+            f"padding is counted: real token i of a sequence has row {start} + i",
+            lambda ids, start=start: np.where(
+                real(ids) == 1, np.arange(ids.shape[-1]) + start - offset, padding - offset
+            ),
+            rows,
+        )
+
+    for other in {0, 1, 2, 3} - {padding}:
+        for start in {other, padding}:
+            yield written(
+                "padding",
+                f"the padding id is {other}, not {padding}, and the first real token has row "
+                f"{start + 1}",
+                lambda ids, n=other, start=start: np.cumsum(ids != n, axis=-1) * (ids != n)
+                + start - offset,
+                rows,
+            )  # fmt: skip
+
+    if padding:
+        yield written(
+            "padding",
+            f"tokens below the padding id are taken for padding: ids > {padding} is tested",
+            lambda ids: np.cumsum(ids > padding, axis=-1) * (ids > padding) + padding - offset,
+            f"{rows} Test ids != {padding}.",
+        )
+
+    def first(ids: np.ndarray) -> np.ndarray:
+        index = np.broadcast_to(np.arange(ids.shape[-1]), ids.shape)
+        count = real(ids).sum(axis=-1, keepdims=True)
+        ids_of: np.ndarray = np.where(index < count, index + padding + 1, padding) - offset
+        return ids_of
+
+    yield from several(
+        ("padding", "the real tokens are taken to come first: the first tokens of a row are "
+         "numbered, as many as are real", first, rows),
+        ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
+         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape), rows),
+        ("padding", "padding gets the position of the last real token",
+         lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset, rows),
+        ("padding", "real tokens are counted down the rows of the batch (axis 0), not along the "
+         "tokens of each row", lambda ids: np.cumsum(real(ids), axis=0) * real(ids)
+         + padding - offset, rows),
+        ("padding", "real tokens are counted on through all rows of the batch, not in each row",
+         lambda ids: np.cumsum(real(ids)).reshape(ids.shape) * real(ids) + padding - offset, rows),
+        ("padding", "the count starts again after a padding token between real ones, as if a new "
+         "document began", lambda ids: np.where(
+             real(ids) == 1, since_masked(real(ids)) + padding + 1, padding) - offset,
+         f"{rows} A padding token between real ones does not end the count."),
+        ("padding", "padding tokens do not get the padding row",
+         lambda ids: np.where(real(ids) == 1, own(ids), 0), rows),
+        ("table-offset", "real tokens are counted from padding_idx, not from padding_idx + 1: the "
+         "first one gets the padding row", lambda ids: own(ids) - real(ids), rows),
+        ("table-offset", "real tokens are counted from padding_idx + 2, not from padding_idx + 1",
+         lambda ids: own(ids) + real(ids), rows),
+        ("table-offset", "the first token that is not padding gets row 0",
+         lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)), rows),
+        ("table-offset",
+         "the first token that is not padding gets row 0, and padding has row 0 as well",
+         lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids), rows),
+        ("table-offset", "the first token that is not padding gets row 1",
+         lambda ids: np.cumsum(real(ids), axis=-1) * real(ids), rows),
+    )  # fmt: skip
+    if offset:
+        yield written(
+            "table-offset",
+            "the table's offset is not subtracted",
+            lambda ids: own(ids) + offset,
+            rows,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,14 +92,3 @@ def of_shard(arguments: tuple[Any, ...]) -> Variables:
         "the length of the document": lengths[document],
         "the length of a chunk": (lengths // (2 * size))[document],
     }
-
-
-def chunks_of(bounds: Any, size: int, rank: int, which: Any, chunks: Sequence[int]) -> np.ndarray:
-    """Return the positions of a rank; its first or second ``chunks`` start by another length."""
-    lengths = np.diff(bounds) // (2 * size)
-    parts = []
-    for chunk in lengths:
-        for i, number in enumerate((rank, 2 * size - 1 - rank)):
-            start = number * (int(which(lengths)) if i in chunks else chunk)
-            parts.append(start + np.arange(chunk))
-    return np.concatenate(parts)

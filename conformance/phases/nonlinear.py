@@ -92,7 +92,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add("table-precision", found[0], where, remedy=found[1])
         return
     size = np.hypot(cos, sin)
-    crooked = np.abs(size - 1).max() > 2 * run.budget * ROUNDOFF[run.coarse]  # at any angle
+    # However coarse the angle is, cos ** 2 + sin ** 2 is 1.
+    crooked = np.abs(size - 1).max() > 2 * run.budget * ROUNDOFF[run.coarse]
+    turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin)))
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
     if wrong and (folded <= slack).all():
@@ -104,10 +106,9 @@ def diagnose_nonlinear(run: Run, tables: Tables, declared: Declaration) -> None:
         text, evidence = step
         remedy = "Compute cos and sin of each angle, or interpolate between the steps."
         run.add("angle-precision", text, evidence, remedy=remedy)
-    elif crooked and np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01:
+    elif crooked and turned.max() <= 0.01:
         text = "the size of cos and sin changes with the position"
         remedy = "Use cos and sin of the angle: cos ** 2 + sin ** 2 is 1 at every position."
-        turned = np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin)))
         if (turned > slack).any():  # neither the size nor the angle is right
             off = max(np.abs(cos - true_cos).max(), np.abs(sin - true_sin).max())
             text = f"cos and sin are approximations, off by up to {off:.3g}"

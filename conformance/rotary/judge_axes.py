@@ -156,7 +156,8 @@ def stale(run: Run, access: Access) -> None:
         run.count("state")
         if not right(one):
             continue
-        case, again = f"other positions on all axes but {axis}", run.driver.apply(x, two)
+        case = f"the positions of the call before on axis {axis}, others on the other axes"
+        again = run.driver.apply(x, two)
         if not fits(again, one):
             run.judge("axes", case, again, apply_truth(encoding, x, two))
         elif not fits(again, two) and right(three):

@@ -40,11 +40,8 @@ def crossed(run: Run, ask: Callable[[Probe], Sequence[JudgedCall]]) -> list[Judg
     first = _probe(run, rows)
     seen = (drive(run, [first], ask) or []) if first is not None else []
     forms = tuple(form for form in CROSSED["positions"] if seen or form != PER_ROW)
-    far: tuple[int, ...] = (
-        AROUND[:1] if isinstance(run.encoding, XPos) else AROUND[:-1]
-    )  # see cases_qk
-    tokens = max(_TOKENS)
-    far = tuple(n for n in far if run.settings.allows(n + tokens))
+    tokens, known = max(_TOKENS), AROUND[:1] if isinstance(run.encoding, XPos) else AROUND[:-1]
+    far: Sequence[int] = [n for n in known if run.settings.allows(n + tokens)]  # see cases_qk
     most = (1, 1, tokens, 1, 0, "later")
     last = lambda n: _call(run, dict(zip(CROSSED, (*most, n), strict=True)))  # noqa: E731
     far = reached(run, far, last, ask)

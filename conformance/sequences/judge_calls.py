@@ -108,8 +108,9 @@ def judge(run: Run) -> None:
             _name_state(run, turns, ask)
     # Later than the sequences, because an instance may keep what one call of a length computes.
     if not (run.failures or run.settings.reduced):
-        most, offsets = CROSSED["S"][-1], CROSSED["offset"]
-        far = [n for n in offsets if n > _NEAR and run.settings.allows(n + most)]
+        most = CROSSED["S"][-1]
+        offsets = [n for n in CROSSED["offset"] if run.settings.allows(n + most - 1)]
+        far = [n for n in offsets if n > _NEAR]
         last = lambda n: _crossed({"B": 1, "H": 1, "S": most, "offset": n})  # noqa: E731
         levels = [n for n in offsets if n <= _NEAR] + [*reached(run, far, last, ask)]
         crossing = Crossing(CROSSED | {"offset": levels}, seed=run.settings.seed)

@@ -1,4 +1,4 @@
-"""Causes of mistakes that show in some calls only, in functions of tests/authors."""
+"""Causes that had no name, or a false one, in functions of tests/authors."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from posenc_ref.conformance import check
 from tests.authors import case
 from tests.night import by_day
 
-#: Words of the first finding. On the code before, each was without a cause, or had a false one.
+#: Words of the first finding.
 CASES = {
     "ab/a12-027": "a key head is rotated once for each query head of its group: H / H_kv times",
     "ab/a12-058": "cos and sin are approximations, off by up to 0.00031",

@@ -204,3 +204,15 @@ def test_a_norm_is_not_asked_past_the_maximum():
 
     assert check(fn, HALF, "normed_apply", max_position=1023).verdict == "conforms"
     assert max(asked) == 1023
+
+
+@pytest.mark.parametrize("last", [140, 300])
+def test_no_call_is_made_past_the_maximum(last):
+    asked = []
+
+    def fn(calls):
+        asked.extend(start + x.shape[2] - 1 for x, start in calls)
+        return [limited(x, start + np.arange(x.shape[2]), last + 1) for x, start in calls]
+
+    assert check(fn, HALF, "calls", max_position=last).verdict == "conforms"
+    assert max(asked) == last
