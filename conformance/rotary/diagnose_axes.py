@@ -20,6 +20,7 @@ from posenc_ref.conformance.phases.multi_axis_mistakes import multi_axis_mistake
 
 from . import turned
 from .judge_axes import AxisPhases, declared_axes, measure
+from .judge_crossed import crossed_apart
 from .sections import assignment, report_sections
 from .several import axes as several_axes
 from .tokens.grid_orders import grid_orders
@@ -74,8 +75,9 @@ def _torn(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
     The axis of each is found in a call whose positions differ on all axes, and must predict it.
     """
-    of_axes = ("rolled", "(A, B, S)")  # cases in which axes have different positions
-    if any(f.check != "axes" and all(w not in f.case for w in of_axes) for f in run.failures):
+    apart = ("rolled", "(A, B, S)")  # cases in which axes have different positions
+    others = [f.case for f in run.failures if f.check != "axes" and not crossed_apart(f.case)]
+    if any(all(words not in case for words in apart) for case in others):
         return False
     count, wanted = encoding.num_axes, declared_axes(encoding)
     positions = np.random.default_rng(run.settings.seed).integers(1, _FAR, (count, _TOKENS))

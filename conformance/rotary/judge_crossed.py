@@ -65,6 +65,11 @@ def crossed_rows(case: str) -> bool:
     return "positions per row" in case
 
 
+def crossed_apart(case: str) -> bool:
+    """Return whether a case is a crossed call whose positions differ on the axes, if several."""
+    return ", positions " in case and f", positions {FROM_0}" not in case
+
+
 def _allowed(row: Row) -> bool:
     """Return whether a call, or a part of one, is small enough and has the memory layout.
 

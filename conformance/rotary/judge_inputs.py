@@ -6,7 +6,7 @@ import numpy as np
 
 from posenc_ref import RoPE
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import PER_ROW, SELDOM, SIZES
+from posenc_ref.conformance.harness.probes import FAR_TOKEN, PER_ROW, SELDOM, SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
@@ -80,7 +80,7 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
     if run.report.surface == "apply":  # other surfaces may need a call for each token
         tries |= {
             f"{PER_ROW} with H = S": ((2, 3, 3, dim), rows[:, :3] + 3),
-            f"{PER_ROW}, one far token each": ((5, 3, 1, dim), np.minimum(_ONE_EACH, highest)),
+            f"{FAR_TOKEN} of each row": ((5, 3, 1, dim), np.minimum(_ONE_EACH, highest)),
             f"{_INT32}, far": ((1, 2, 8, dim), far),
         }
     refused: set[str] = set()
@@ -88,7 +88,7 @@ def optional_inputs(run: Run, dim: int) -> set[str]:
         return {PER_ROW, "repeated, unsorted positions"}
     for case, (shape, positions) in tries.items():
         # Where positions (B, S) are refused, no caller sends them. B = H may be accepted by chance.
-        unwanted = case.startswith(PER_ROW) and PER_ROW in refused
+        unwanted = positions.ndim == 2 and PER_ROW in refused
         if (unwanted and case != _AS_HEADS) or (case.startswith(_INT32) and _INT32 in refused):
             continue
         x = run.random(shape, 7)

@@ -24,7 +24,7 @@ from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
-from posenc_ref.conformance.harness.probes import FAR_TOKEN, ONE_EACH, ONE_TOKEN
+from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.axis_positions import name_axis_positions
@@ -198,7 +198,10 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     if encoding.depends_on_length or (early and _every_size_wrong(run)):
         return False
     code, several = code_of_places(run), encoding.num_axes > 1
-    far = all(f.case.startswith(FAR_TOKEN) for f in run.failures)
+    far = (
+        not {f.case for f in run.failures} & {ONE_TOKEN, ONE_EACH}
+        and run.ledger.evidence.single_tokens()
+    )
     calls = list(calls_of(run, encoding, (*CALLS, *FAR) if far else CALLS))
     wrong = failed(run, calls)
     if not wrong or (early and len(wrong) == len(calls)):
@@ -300,7 +303,9 @@ def judged_again(run: Run, encoding: Rotary) -> bool:
     """Report the positions used in the judged calls, made again; return whether they are found."""
     if encoding.depends_on_length or encoding.num_axes > 1:
         return False
-    calls = list(calls_of(run, encoding, tuple(_judged(run))))
+    judged = tuple(_judged(run))
+    near = tuple((size, 37) for size, *_ in judged[:_AGAIN])  # a far one alone gives no rule
+    calls = list(calls_of(run, encoding, near + judged))
     return bool(failed(run, calls)) and name_positions(run, calls, "wrong-row")
 
 
@@ -321,7 +326,7 @@ def _every_size_wrong(run: Run) -> bool:
 def code_of_places(run: Run) -> str:
     """Return the code of wrong positions in some forms of calls: per row, single, or others."""
     failed = {f.case for f in run.failures}
-    if ONE_TOKEN in failed or all(case.startswith(FAR_TOKEN) for case in failed):
+    if ONE_TOKEN in failed or (ONE_EACH not in failed and run.ledger.evidence.single_tokens()):
         return "decode-offset"
     rows = ONE_EACH in failed or any("per-row" in case for case in failed)
     return "row-offset" if rows else "wrong-row"

@@ -100,6 +100,14 @@ class Evidence:
             self.held += record.wrong.size
             self.records.append(record)
 
+    def single_tokens(self) -> bool:
+        """Return whether only calls of one token are wrong, some at one position of all rows."""
+        calls = [r.call for r in self.records if r.failed]
+        at = [c.positions for c in calls if c is not None and c.positions is not None]
+        if not at or len(at) < len(calls) or any(p.shape[-1] != 1 for p in at):
+            return False
+        return any(p.ndim == 1 for p in at)
+
     def beyond_positions(self) -> bool:
         """Return whether the same position is wrong in one place and right everywhere in another.
 

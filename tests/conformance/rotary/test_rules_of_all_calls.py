@@ -29,7 +29,7 @@ def test_a_threshold_is_the_one_that_all_judged_calls_leave():
     found = check(fn, ROPE, "apply").findings[0]
     assert found.message == (
         "the position used is the declared position + 1, where the length of the call is at least "
-        "17 (5 is right) and the number of batch rows is 2"
+        "17 (8 is right) and the number of batch rows is 2"
     )
 
 

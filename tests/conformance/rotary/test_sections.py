@@ -43,3 +43,18 @@ def by_axes(axes):
 )
 def test_pairs_and_axes_are_named(axes, message):
     assert check(by_axes(axes), M, "apply").findings[0].message == message
+
+
+def test_the_channels_of_a_pair_follow_different_axes():
+    """A table of both halves is split by sections that were doubled."""
+    w, of_channel = np.tile(10000.0 ** (-np.arange(16) / 16), 2), np.repeat([0, 1, 2], [8, 12, 12])
+
+    def fn(x, positions):
+        p = np.broadcast_to(positions, (3, x.shape[0], x.shape[2]))
+        angle = (np.moveaxis(p[of_channel], 0, -1) * w)[:, None]
+        other = np.concatenate([-x[..., 16:], x[..., :16]], axis=-1)
+        return (x * np.cos(angle) + other * np.sin(angle)).astype(x.dtype)
+
+    found = check(fn, M, "apply").findings[0]
+    assert found.code == "sections"
+    assert found.message.startswith("the two channels of a pair follow different axes: the first")

@@ -65,7 +65,11 @@ def test_positions_that_are_no_places_of_a_table():
         return declared.table(2 * np.pi * np.stack(np.meshgrid(y, x, indexing="ij")).reshape(2, -1))
 
     report = check(grid, declared, "grid")
-    assert report.codes == ["inaccurate"]
+    assert report.codes == ["position-scale"]
+    (found,) = report.findings
+    assert found.message == (
+        "the place of a patch on the axis of rows is 6.28319 * ((row modulo width) + 1) / width"
+    )
     assert report.limits == []
 
 
