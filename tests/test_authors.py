@@ -53,16 +53,11 @@ def test_wrong_cases_deviate_and_right_ones_conform():
 
 def test_the_page_counts_the_grades():
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| (first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|"
-        r"twelfth|thirteenth|fourteenth|fifteenth|sixteenth|seventeenth) \|(.*)\|$",
-        page,
-        re.MULTILINE,
-    )
+    rows = re.findall(r"^\| ([a-z]+th|first|second|third) \|((?: \d+ \|){8})$", page, re.MULTILINE)
     for number, (_, cells) in enumerate(rows, 1):
         c = Counter(grade.grade for grade in graded().values() if grade.set == number)
         wrong = [c[name] for name in ("true", "partly", "vague", "misleading")]
         total = sum(wrong) + c["missed"]
         right = [c["ok"] + c["accused"] + c["inconclusive"], c["accused"]]
-        assert [int(cell) for cell in cells.split("|")] == [total, sum(wrong), *wrong, *right]
+        assert [int(cell) for cell in cells.split("|")[:-1]] == [total, sum(wrong), *wrong, *right]
     assert len(rows) == max(grade.set for grade in graded().values())
