@@ -91,7 +91,8 @@ class Turns:
     t1: np.ndarray
     t2: np.ndarray
     t3: np.ndarray
-    fastest: float  # largest |frequency| in radians per position
+    frequencies: np.ndarray  # in radians per position, correctly rounded
+    fastest: float  # the largest |frequency|
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,10 +111,11 @@ def turns(frequencies: tuple[Decimal, ...]) -> Turns:
             t2 = cut(t - Decimal(t1), 24)
             rows.append((t1, t2, float(t - Decimal(t1) - Decimal(t2))))
     columns = [np.array(column) for column in np.reshape(rows, (-1, 3)).T]
+    columns.append(np.array([float(w) for w in frequencies]))
     for column in columns:
         column.setflags(write=False)
-    fastest = max((abs(float(w)) for w in frequencies), default=0.0)
-    return Turns(columns[0], columns[1], columns[2], fastest)
+    fastest = float(np.abs(columns[3]).max(initial=0.0))
+    return Turns(columns[0], columns[1], columns[2], columns[3], fastest)
 
 
 def cos_sin(

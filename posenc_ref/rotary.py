@@ -141,9 +141,9 @@ class Rotary(Encoding, abstract=True):
         ``seq_len`` is the length of the sequence.  Only schedules that depend on the length use it;
         for them, None means the trained length.
         """
-        found = np.array([float(w) for w in self.decimal_frequencies(validate.length_of(seq_len))])
-        check_domain("the encoding", float(np.abs(found).max(initial=0.0)), self.offset)
-        return found
+        turns = self._turns(validate.length_of(seq_len))
+        check_domain("the encoding", turns.fastest, self.offset)
+        return turns.frequencies.copy()
 
     def cos_sin(
         self,

@@ -211,13 +211,18 @@ class Run:
         off = self.scores(actual, truth) > self.budget
         return recorded("", self.surface.axes, off, None, self.driver.taken(), at)
 
-    def located(self) -> Place | None:
-        """Return where the judged results are wrong, or None if none is, or nothing is known."""
+    def located(self, *, single: bool = False) -> Place | None:
+        """Return where the judged results are wrong, or None if none is, or nothing is known.
+
+        With ``single``, the result is None as well if no single rule says where.
+        """
         ledger, pairs = self.ledger, getattr(self.encoding, "pairs", None)
         known = len(ledger.evidence.records)
         if ledger.place is None or ledger.place[0] != known:
             channels = np.array(pairs()) if callable(pairs) else None
-            found = locate(ledger.evidence.records, ledger.ask, channels)
+            found = locate(ledger.evidence.records, ledger.ask, channels, single=single)
+            if single:  # the search for two rules is dear
+                return found
             ledger.place = known, found
         return ledger.place[1]
 
@@ -305,7 +310,7 @@ class Run:
             return
         if any(text in errors[0].evidence for text in (PREDICTS, *PLACED)):
             return
-        place = self.located()
+        place = self.located(single=True)
         if place is None or place.text in str(errors[0]):
             return
         if len(place.rules) == 1 and any(atom.partial for atom in place.rules[0].atoms):

@@ -40,8 +40,7 @@ def apply_truth(
     # The call may contain larger positions than these rows have.
     length = int(lengths[0]) if lengths is not None and encoding.depends_on_length else None
     # Cosines and sines are dear: where the rotation is the plain one, they are computed once.
-    plain = type(encoding).apply is Rotary.apply and encoding.num_axes == 1
-    known = plain and np.asarray(x).dtype == np.float64
+    known = type(encoding).apply is Rotary.apply and np.asarray(x).dtype == np.float64
     value = None if known else encoding.apply(x, positions, seq_len=length)
     cos, sin = encoding.cos_sin(positions, seq_len=length)
     angle, m = angle_size(encoding, positions, length)
@@ -79,17 +78,24 @@ def _rotation(
     if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S) are the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
-    first, second, out1, out2 = map(_evenly, (*encoding.pairs(), *encoding.output_pairs()))
+    pairs = *encoding.pairs(), *encoding.output_pairs()
+    first, second, out1, out2 = map(_evenly, pairs)
     (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
-    pair = size * np.sqrt(x1 * x1 + x2 * x2)  # np.hypot takes 8 times as long
+    pair = x1 * x1
+    pair += x2 * x2
+    np.sqrt(pair, out=pair)  # np.hypot takes 8 times as long
+    pair *= size
     cos1, sin2, sin1, cos2 = x1 * cos, x2 * sin, x1 * sin, x2 * cos
     if value is None:
         value = np.array(x)
         value[..., out1] = cos1 - encoding.sign * sin2
         value[..., out2] = encoding.sign * sin1 + cos2
-    terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
-    terms[..., out1] = np.abs(cos1) + np.abs(sin2)
-    terms[..., out2] = np.abs(cos2) + np.abs(sin1)
+    new = np.empty_like if 2 * pairs[0].size == x.shape[-1] else np.zeros_like
+    terms, moved, amplitude = (new(x) for _ in range(3))
+    for part in (cos1, sin2, sin1, cos2):
+        np.abs(part, out=part)
+    terms[..., out1] = np.add(cos1, sin2, out=cos1)
+    terms[..., out2] = np.add(cos2, sin1, out=cos2)
     moved[..., out1] = moved[..., out2] = angle * pair
     amplitude[..., out1] = amplitude[..., out2] = pair
     return Truth(value, terms, moved, amplitude)

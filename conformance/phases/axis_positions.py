@@ -167,7 +167,7 @@ def _declared(axis: int) -> str:
 
 
 def _rules(encoding: Rotary, seen: Sequence[_Seen]) -> dict[int, Rule] | None:
-    """Return the rule of every axis with wrong positions, or None if one has no rule."""
+    """Return the rule of every axis with wrong positions, or None if one has no rule of its own."""
     rules = {}
     for axis in range(encoding.num_axes):
         each = [_variables(s.one, axis) for s in seen]
@@ -175,6 +175,8 @@ def _rules(encoding: Rotary, seen: Sequence[_Seen]) -> dict[int, Rule] | None:
         used = np.concatenate([s.used[axis].ravel() for s in seen])
         if np.array_equal(used, flat[DECLARED]):
             continue
+        if not used.any():  # the axis is ignored: single tokens would show that as their index
+            return None
         once = np.unique(np.stack([used, *flat.values()]), axis=1)
         rule = find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
         if rule is None:

@@ -125,15 +125,17 @@ def grown_from_zero(
 ) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again, not from their length.
 
-    Those that take all positions of ``calls`` modulo one number are left out: that needs no table.
-    So are those that leave a ``wrong`` call as declared. ``begun`` is the first wrong position.
+    Those that take all positions of ``calls`` modulo one number, or one position late, are left
+    out: that needs no table. So are those that leave a ``wrong`` call as declared. ``begun`` is the
+    first wrong position.
     """
     for text, first, rows in grown_rows(begun):
         if any(np.array_equal(rows(one.needed, one.positions), one.positions) for one in wrong):
             continue
-        if first and all(
-            np.array_equal(rows(one.needed, one.positions), one.positions % first) for one in calls
-        ):
+        used = [(rows(one.needed, one.positions), one.positions) for one in calls]
+        if first and all(np.array_equal(row, p % first) for row, p in used):
+            continue
+        if all(np.array_equal(row, np.maximum(p - 1, 0)) for row, p in used):
             continue
         text += ": results depend on earlier calls"
         yield Mistake("state", text, partial(_predicted, rows), NUMBERED)

@@ -39,20 +39,27 @@ class Place:
 
 
 def locate(
-    records: Sequence[Record], ask: Ask | None = None, pairs: np.ndarray | None = None
+    records: Sequence[Record],
+    ask: Ask | None = None,
+    pairs: np.ndarray | None = None,
+    *,
+    single: bool = False,
 ) -> Place | None:
     """Return where the wrong elements of the records are, or None if no element is wrong.
 
     ``ask`` makes a further call; with it, rules that explain the records equally well are told
-    apart. ``pairs`` are the channels (2, P) of the pairs.
+    apart. ``pairs`` are the channels (2, P) of the pairs. With ``single``, only one rule for whole
+    elements is sought, and the result is None if there is none.
     """
     if not any(record.failed for record in records):
         return None
     records, asked = list(records), 0
     parts = {record.part for record in records if record.failed}
     if len(parts) == 1 and any(record.part not in parts for record in records):
-        place = locate([replace(r, part=0) for r in records if r.part in parts], ask, pairs)
-        assert place is not None
+        some = [replace(r, part=0) for r in records if r.part in parts]
+        place = locate(some, ask, pairs, single=single)
+        if place is None:
+            return None
         text = f"{place.text} (only result {parts.pop() + 1} of each call is wrong)"
         return replace(place, text=text)
     rules, table = _rules(records)
@@ -72,6 +79,8 @@ def locate(
             of = "" if where == EVERYWHERE else f" of {where}"
             some = f"all but {right} of the {named} elements{of}" if right else where
             return Place(f"wrong: {some}", (rule,), asked, partial=True)
+    if single and not rules:
+        return None
     chosen = rules[:1] or _two(table)
     if not chosen:
         return _of_parts(records, asked)
