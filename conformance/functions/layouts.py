@@ -8,6 +8,8 @@ factor m.  A channel that passes through has A = |n| and B = 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from .function import Arguments, Function, Plain, several, written
 #: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
 #: hidden size is that of other heads, of half the width.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32), (3, 16, 24))
+#: The axes of the rows of half-split weights.
+_ROWS = ("heads", "2", "d/2")
 #: (B, H, S) and the first position of calls with a norm.
 _NORMED = (
     ((2, 3, 5), 0), ((3, 2, 1), 0), ((1, 2, 4), 0), ((2, 4, 6), 0), ((1, 2, 8), 1000),
@@ -93,6 +97,21 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the channels of each pair are exchanged",
          rows(lambda at: at[:, ::-1].swapaxes(1, 2))),
     )  # fmt: skip
+    for viewed, order in product(permutations(range(3)), repeat=2):
+        seen, made = (f"({', '.join(_ROWS[axis] for axis in axes)})" for axes in (viewed, order))
+        text = f"rows are viewed as {seen} and put in the order {made}"
+        remedy = "They are (heads, 2, d/2), and (heads, d/2, 2) is declared."
+        yield written(code, text, partial(_viewed, viewed=viewed, order=order), remedy)
+
+
+def _viewed(
+    w: np.ndarray, n: int, *, viewed: tuple[int, ...], order: tuple[int, ...]
+) -> np.ndarray:
+    """Return rows that are taken for the axes ``viewed`` of :data:`_ROWS`, in another order."""
+    sizes = (n, 2, len(w) // n // 2)
+    view = w.reshape(*(sizes[axis] for axis in viewed), *w.shape[1:])
+    moved = view.transpose(*(viewed.index(axis) for axis in order), *range(3, view.ndim))
+    return np.asarray(moved.reshape(w.shape))
 
 
 def _permuted(w: np.ndarray, n: int, **how: Any) -> np.ndarray:

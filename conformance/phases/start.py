@@ -187,12 +187,20 @@ def _begun(run: Run, mistakes: Sequence[FrequencyMistake], target: np.ndarray) -
 
 def report_origin(run: Run, found: float, declared: Declaration, evidence: str) -> None:
     """Report the position whose angles position 0 has."""
+    text = f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}"
+    remedy = (
+        f"{'Subtract' if found > declared.origin else 'Add'} "
+        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
+        f"position: the first one is {declared.origin:g}."
+    )
+    scale = 1.0 / declared.schedule.factor
+    if scale != 1.0 and declared.origin and np.isclose(found * scale, declared.origin, rtol=1e-4):
+        text += f": the offset is added after the multiplication by {scale:g}, not before"
+        remedy = f"Add {declared.origin:g} to the position, then multiply by {scale:g}."
     run.add(
         "position-origin",
-        f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
+        text,
         evidence,
         values={"declared": declared.origin, "measured": found},
-        remedy=f"{'Subtract' if found > declared.origin else 'Add'} "
-        f"{abs(found - declared.origin):.6g} {'from' if found > declared.origin else 'to'} every "
-        f"position: the first one is {declared.origin:g}.",
+        remedy=remedy,
     )

@@ -124,6 +124,8 @@ class Chunked:
         after_longer = single & np.r_[False, ~single[:-1]]
         row, head = np.indices(self.x.shape[:2])
         before = np.maximum(t.chunk - 1, 0)
+        starts = np.array(self.starts)
+        prompts = np.maximum.accumulate(np.where(single, 0, starts))
         of_token = {
             DECLARED: t.position,
             "the index in the chunk": t.index,
@@ -136,7 +138,9 @@ class Chunked:
             * self.x.shape[1],
             "the length of the chunk": t.size,
             "the length of the chunk before": sizes[before] * t.later,
-            "the start of the chunk before": np.array(self.starts)[before],
+            "the start of the chunk before": starts[before],
+            "the number of tokens since the last chunk of several tokens began": t.position
+            - prompts[t.chunk],
             "the length of the first chunk": np.full_like(t.chunk, t.prompt),
             "the length of the sequence": np.full_like(t.chunk, self.ends[-1]),
             "the number of earlier chunks of one token": _earlier(single)[t.chunk],

@@ -35,6 +35,9 @@ def kept_tables(predict: Callable[[Positions, bool], Callable[..., object]]) -> 
     text = "a call gets the angles of the call before, if it is as long"
     for whole in (False, True):
         yield Mistake("state", text, predict(_before, whole), key)  # type: ignore[arg-type]
+    text = "a call gets the first angles of the longest call before, if it is no longer"
+    for whole in (False, True):
+        yield Mistake("state", text, predict(_longest, whole), key)  # type: ignore[arg-type]
     yield from grown_tables(predict)
 
 
@@ -94,6 +97,12 @@ def _before(calls: Sequence[Call]) -> np.ndarray:
     while at and calls[at - 1][0][2] == calls[-1][0][2]:
         at -= 1
     return _own(calls[at])
+
+
+def _longest(calls: Sequence[Call]) -> np.ndarray:
+    """Return the positions of the first tokens of the first of the longest calls."""
+    (_, _, n), _ = calls[-1]
+    return _own(max(calls, key=lambda call: call[0][2]))[:n]
 
 
 def _added(first: int, growth: Callable[[int, int], int], by: int) -> Positions:

@@ -34,6 +34,8 @@ _BEFORE = (
 _OWN = "Count the tokens of each call from 0: keep no count of earlier calls."
 #: The name of the number of rows that a call does not ask for.
 LEFT_OVER = "the number of rows of the table past those of the call"
+#: The start of the name of a position that later ones may be counted from.
+_FIRST = "the first position"
 #: Sizes of tiles whose last one may be moved back so that it is full.
 _TILES = (4, 8, 16, 32, 64, 128)
 #: The most positions that a message lists.
@@ -63,6 +65,8 @@ class SeenRows:
             "the index in the call": np.broadcast_to(index, shape),
             "the length of the call": np.full(shape, n),
         }
+        of = "row" if len(shape) > 1 else "call"
+        found[f"{_FIRST} of the {of}"] = np.broadcast_to(found[DECLARED][..., :1], shape)
         for what, count in zip(_BEFORE, self.before or (), strict=False):
             found[what] = np.full(shape, count)
         row = np.arange(shape[0])[:, None] if len(shape) > 1 else 0
@@ -114,9 +118,14 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
 
 
 def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
-    """Call :func:`name_rows` for a rule with a condition or a quotient, and no other."""
+    """Call :func:`name_rows` for a rule that angles at scattered positions would not show.
+
+    It has a condition or a quotient, or counts from the first position.
+    """
     found = rule_of(run, seen)
-    partly = found and not found[0].code and (found[0].where or "//" in found[0].text)
+    if found is None or found[0].code:
+        return False
+    partly = found[0].where or any(part in found[0].text for part in ("//", _FIRST))
     return bool(partly) and name_rows(run, seen, only)
 
 
@@ -248,7 +257,8 @@ def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
     last = longest(run.encoding)
     top = 2 * int(np.abs(declared).max(initial=0)) + 64 + max(one.before or (0,))
     top = last if last <= _WHOLE else min(max(top, 256), _REACH)
-    at = np.r_[:top, -8:0]  # of two that are equal, the first one counts
+    counted = declared - declared[..., :1]
+    at = np.r_[:top, -8:0, counted[counted < -8]]  # of two that are equal, the first one counts
     at = at[_within(run.encoding, at)]
     table = _rows_of(run, one, at).value
     some = np.unique(np.linspace(0, table.shape[1] - 1, _COLUMNS).astype(int))

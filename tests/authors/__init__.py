@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from posenc_ref import preset
+from posenc_ref import from_dict, preset
 from posenc_ref.conformance.cli.options.loading import load_declaration
 
 FOLDER = Path(__file__).parent
@@ -80,7 +80,10 @@ def _declared(folder, text, surface):
         return preset(text.split('"')[1]) if text else None
     if text.startswith("@enc/"):
         every = json.loads((folder / "enc.json").read_text(encoding="utf-8"))
-        text = json.dumps(every[text.removeprefix("@enc/").removesuffix(".json")])
+        declared = every[text.removeprefix("@enc/").removesuffix(".json")]
+        if "encodings" in declared:  # those of a model's layers
+            return from_dict(declared)
+        text = json.dumps(declared)
     elif text.startswith("@"):
         text = f"@{folder / text[1:]}"
     return load_declaration(text, surface)

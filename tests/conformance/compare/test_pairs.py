@@ -34,11 +34,11 @@ PAIRS = (
 #: A wrong port, a right one of another signature, and the codes of the cause; none if both give
 #: the same logits.
 WRONG = (
-    ("hugging_face_2023.py:one_position_late", "numpy_ports.py:rope", "wrong-row"),
+    ("hugging_face_2023.py:one_position_late", "numpy_ports.py:rope", "decode-offset"),
     ("hugging_face_2023.py:apply_gptj_swapped", "meta_llama.py:apply_one", "phase-order"),
     ("meta_llama.py:conjugated", "diffusion.py:complex_apply", "sign"),
     ("numpy_ports.py:rope_minus", "flash.py:apply_rotary_emb", "sign"),
-    ("numpy_ports.py:with_offset_twice", "numpy_ports.py:rotate", "position-scale"),
+    ("numpy_ports.py:with_offset_twice", "numpy_ports.py:rotate", "decode-offset"),
     ("numpy_ports.py:turn_in_place", "flash.py:apply_rotary_emb_qkv", "base"),
     ("numpy_ports.py:starts_at_one", "numpy_ports.py:numbers_the_tokens", ""),
     ("wrapped.py:rope_from_one", "hugging_face.py:apply_rotary_pos_emb", ""),

@@ -131,7 +131,7 @@ PAIRS = {
     ),
     "grids": (grid, grid, [], []),
     "temperature": (
-        lambda: grid(temperature=500.0), grid, ["frequency-spacing"],
+        lambda: grid(temperature=500.0), grid, ["base"],
         ["base: 500.0, declared 10000.0"],
     ),
 }  # fmt: skip
@@ -170,7 +170,7 @@ FILES = {
         f"{FLASH}:apply_rotary_emb", f"{OLD}:apply_rotary_pos_emb", (), [],
     ),
     "one position late": (
-        f"{OLD}:one_position_late", f"{OLD}:apply_rotary_pos_emb", (), ["wrong-row"],
+        f"{OLD}:one_position_late", f"{OLD}:apply_rotary_pos_emb", (), ["decode-offset"],
     ),
     "a class and a function": (
         "tests/ports/serving.py:RotaryEmbedding", f"{META}:apply_rotary_emb", SERVING, [],
