@@ -65,7 +65,7 @@ def in_part(
             if not made:  # it predicts the right results too
                 return mistake, ""
             condition = _of_numbers(wrong, made) or _of_calls(wrong, made)
-            condition = condition or _of_arguments(run, wrong, made)
+            condition = condition or _of_positions(wrong, made) or _of_arguments(run, wrong, made)
             place = (
                 f"in calls with {condition}" if condition else _of_rules(run, wrong, right, mistake)
             )
@@ -123,6 +123,18 @@ def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
         ):
             return words + _nearest(spared, bound)
     return ""
+
+
+def _of_positions(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
+    """Return the least of the largest positions of wrong calls, if those of right ones are less."""
+    largest: list[list[int]] = []
+    for some in (wrong, right):
+        at = [getattr(one.facts, "positions", None) for one in some]
+        largest.append([int(p.max()) for p in at if isinstance(p, np.ndarray) and p.size])
+        if not some or len(largest[-1]) < len(some):
+            return ""
+    low, high = min(largest[0]), max(largest[1])
+    return f"a largest position of at least {low} ({high} is right)" if low > high else ""
 
 
 def _nearest(spared: list[int], bound: int | None) -> str:

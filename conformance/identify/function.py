@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -115,7 +115,8 @@ def _identified(
 ) -> Card:
     """Return the card of a function, on the surface that fits it best if none is given."""
     unbound: list[NoConvention] = []
-    undeclared = surface is None and not isinstance(fn, Implementation)
+    bound = issubclass(type(fn), Implementation)  # isinstance would read an attribute of it
+    undeclared = surface is None and not bound
 
     def one(surface: str | None) -> Card:
         return _card(
@@ -124,9 +125,10 @@ def _identified(
         )  # fmt: skip
 
     target: Any = copied(tame(fn))
-    if isinstance(fn, Implementation):
-        target = made_from(fn)
-        declared = surface or (fn.bound or {}).get("surface")
+    if bound:
+        implementation = cast(Implementation, fn)
+        target = made_from(implementation)
+        declared = surface or (implementation.bound or {}).get("surface")
     else:
         declared = surface
 

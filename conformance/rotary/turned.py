@@ -359,12 +359,13 @@ def _held(
 
     Return None if a further call refutes it.
     """
-    further = list(calls_of(run, encoding, FURTHER))
+    again = () if encoding.num_axes > 1 else tuple(_judged(run))
+    further = list(calls_of(run, encoding, (*FURTHER, *again)))
     every = [*calls, *further]
     wrong = failed(run, every)
     right = [one for one in every if all(one is not w for w in wrong)]
-    again = in_part(run, wrong, right, (mistake,))
-    return None if again is None else (again[1], len(further))
+    part = in_part(run, wrong, right, (mistake,))
+    return None if part is None else (part[1], len(further))
 
 
 def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:

@@ -52,7 +52,7 @@ CASES = {
     "gemma, base": (lambda: build.gemma(base=5e5), ROPE, "base"),
     "tables from a branch": (lambda: build.branch(tables(32), tables(32)), ROPE, ""),
     "another table when long": (
-        lambda: build.branch(tables(32), tables(32, base=5e4)), ROPE, "wrong-row",
+        lambda: build.branch(tables(32), tables(32, base=5e4)), ROPE, "base",
     ),
     "in a branch": (lambda: build.inside("branch"), ROPE, ""),
     "in a branch, base": (lambda: build.inside("branch", base=5e4), ROPE, "base"),
@@ -114,6 +114,15 @@ def test_a_node_is_judged_with_the_tables_of_its_model(name, tmp_path):
     report = judged(site, encoding)
     assert report.codes[:1] == ([code] if code else []), report
     assert report.verdict == ("deviates" if code else "conforms"), report
+
+
+@pytest.mark.nightly
+def test_another_table_is_used_from_some_largest_position_on(tmp_path):
+    model = build.branch(tables(32), tables(32, base=5e4))
+    (site,) = load_onnx(saved(model, tmp_path), head_dim=32).sites
+    found = judged(site, ROPE).findings[0].message
+    assert "the base is 50000" in found
+    assert "a largest position of at least 1024 (1009 is right)" in found
 
 
 @pytest.mark.parametrize("name", by_day(ATTENTION, ("ids, base",)))
