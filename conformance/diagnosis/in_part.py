@@ -41,6 +41,8 @@ _AXES = {
     "r": ("row", "rows"),
     "c": ("column", "columns"),
 }
+#: What a condition on the positions of calls is about.
+LARGEST = "largest position"
 #: Sizes of tiles, of which a call may be a multiple.
 _TILES = (2, 4, 8, 16, 32, 64, 128)
 
@@ -131,10 +133,10 @@ def _of_positions(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
     for some in (wrong, right):
         at = [getattr(one.facts, "positions", None) for one in some]
         largest.append([int(p.max()) for p in at if isinstance(p, np.ndarray) and p.size])
-        if not some or len(largest[-1]) < len(some):
+        if len(largest[-1]) < len(some):
             return ""
     low, high = min(largest[0]), max(largest[1])
-    return f"a largest position of at least {low} ({high} is right)" if low > high else ""
+    return f"a {LARGEST} of at least {low} ({high} is right)" if low > high else ""
 
 
 def _nearest(spared: list[int], bound: int | None) -> str:
@@ -255,7 +257,8 @@ def _of_rules(
         call = _grouped(one) if dearest > _DEAREST else None
         record = recorded(one.case, run.surface.axes, off, live, call, None)
         records += [] if record is None else [record]
-    place = locate(records) if records else None
+    pairs = getattr(run.encoding, "pairs", None)
+    place = locate(records, pairs=np.array(pairs()) if callable(pairs) else None)
     if place is None or len(place.rules) != 1 or place.partial or place.rules[0].cost > dearest:
         return ""
     words = place.text.removeprefix("wrong: ").removeprefix("every element, ")

@@ -97,7 +97,10 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the channels of each pair are exchanged",
          rows(lambda at: at[:, ::-1].swapaxes(1, 2))),
     )  # fmt: skip
-    for viewed, order in product(permutations(range(3)), repeat=2):
+    whole = encoding is None or d == encoding.head_dim
+    for viewed, order in product(permutations(range(3)), repeat=2) if whole else ():
+        if viewed == order or (viewed, order) == ((0, 1, 2), (0, 2, 1)):
+            continue  # nothing is permuted, or as declared
         seen, made = (f"({', '.join(_ROWS[axis] for axis in axes)})" for axes in (viewed, order))
         text = f"rows are viewed as {seen} and put in the order {made}"
         remedy = "They are (heads, 2, d/2), and (heads, d/2, 2) is declared."

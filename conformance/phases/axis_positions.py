@@ -167,22 +167,26 @@ def _declared(axis: int) -> str:
 
 
 def _rules(encoding: Rotary, seen: Sequence[_Seen]) -> dict[int, Rule] | None:
-    """Return the rule of every axis with wrong positions, or None if one has no rule of its own."""
-    rules = {}
+    """Return the rule of every axis with wrong positions, or None if one has no rule.
+
+    If nothing else is wrong than that an axis is ignored, positions are not the cause.
+    """
+    rules, ignored = {}, {}
     for axis in range(encoding.num_axes):
         each = [_variables(s.one, axis) for s in seen]
         flat = {n: np.concatenate([v[n].ravel() for v in each]) for n in each[0]}
         used = np.concatenate([s.used[axis].ravel() for s in seen])
         if np.array_equal(used, flat[DECLARED]):
             continue
-        if not used.any():  # the axis is ignored: single tokens would show that as their index
-            return None
+        if not used.any():  # single tokens would show this as their index in the call
+            ignored[axis] = Rule("0", lambda v: np.zeros_like(v[DECLARED]))
+            continue
         once = np.unique(np.stack([used, *flat.values()]), axis=1)
         rule = find_rule(once[0], dict(zip(flat, once[1:], strict=True)), DECLARED)
         if rule is None:
             return None
         rules[axis] = rule
-    return rules
+    return rules | ignored if rules else None
 
 
 def _variables(one: JudgedCall, axis: int) -> Variables:

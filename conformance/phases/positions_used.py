@@ -26,12 +26,14 @@ from .decode import Decoder
 _SOME = 64
 #: Positions up to this one, or twice the largest declared one, are candidates.
 _REACH = 4160
+#: Positions from this one on may be out of reach, such as the sum of those of several rows.
+_FAR = 2**12
 #: The most tokens of a call that are decoded, and the most wrong calls.
 _TOKENS, _CALLS = 400, 12
 #: The name of the variable that is 1 for positions (S,) and 2 for positions (B, S).
 FORM = "the number of axes of the positions"
 #: How many rules are tried: each further call that refutes one leads to the next.
-_TRIES = 5
+_TRIES = 6
 #: A rule that no further call confirms has at least this many different wrong positions.
 _FEWEST = 2
 #: The most tokens of further calls from which a rule is drawn again.
@@ -90,9 +92,11 @@ def name_positions(
     reach = _reach(calls)
     known = []
     for one in small or wrong[:1]:  # of a long call, the positions of some tokens
-        if (found := _decoded(run, one, reach, some=not small)) is None:
-            return False
-        known.append(found)
+        found = _decoded(run, one, reach, some=not small)
+        if found is not None:
+            known.append(found)
+        elif _largest(one) < _FAR:
+            return False  # sums of far positions are out of reach: a rule has to predict them
     if not known:
         return False
     bad = {id(one) for one in wrong}
@@ -216,7 +220,7 @@ def _proved(
             rule = _closer(run, [*calls, *agreed], rule, known, agreed)
             return _exact(run, [*calls, *agreed], rule, known, between), len(agreed)
         found = _right(refuting) if fits(run, refuting, refuting.truth) else None
-        found = found or _decoded(run, refuting, reach)
+        found = found or _decoded(run, refuting, max(reach, _reach([refuting])))
         if found is None or tries == _TRIES - 1:
             break
         known.append(found)
@@ -264,8 +268,11 @@ def _exact(
 
 def _reach(calls: Sequence[JudgedCall]) -> int:
     """Return the number of positions to search: those of all calls, twice."""
-    largest = max(int(np.abs(one.facts.variables()[DECLARED]).max(initial=0)) for one in calls)
-    return min(max(_REACH, 2 * largest + 64), 2**17)
+    return min(max(_REACH, 2 * max(map(_largest, calls)) + 64), 2**17)
+
+
+def _largest(one: JudgedCall) -> int:
+    return int(np.abs(one.facts.variables()[DECLARED]).max(initial=0))
 
 
 def _count(run: Run, one: JudgedCall) -> int:

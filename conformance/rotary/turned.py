@@ -17,7 +17,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
-from posenc_ref.conformance.diagnosis.in_part import in_part
+from posenc_ref.conformance.diagnosis.in_part import LARGEST, in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.rule import DECLARED
@@ -214,7 +214,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             return True  # listed sizes may be those of the calls that meet another condition
         mistake = placed(part[0], held[0])
         text = (
-            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further ones"
+            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further "
+            "calls agree"
         )
         own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")
@@ -357,15 +358,25 @@ def _held(
 ) -> tuple[str, int] | None:
     """Return where the mistake is made in all calls, and the number of further calls.
 
-    Return None if a further call refutes it.
+    Return None if a further call refutes it. If judged calls show that it begins at some largest
+    position, that is the place, and not the sizes of calls that go so far.
     """
-    again = () if encoding.num_axes > 1 else tuple(_judged(run))
-    further = list(calls_of(run, encoding, (*FURTHER, *again)))
-    every = [*calls, *further]
-    wrong = failed(run, every)
-    right = [one for one in every if all(one is not w for w in wrong)]
+    further = list(calls_of(run, encoding, FURTHER))
+    part = _place_of(run, [*calls, *further], mistake)
+    if part and encoding.num_axes == 1:
+        judged = list(calls_of(run, encoding, tuple(_judged(run))))
+        again = _place_of(run, [*calls, *further, *judged], mistake)
+        if again and LARGEST in again:
+            return again, len(further) + len(judged)
+    return None if part is None else (part, len(further))
+
+
+def _place_of(run: Run, calls: list[JudgedCall], mistake: Mistake) -> str | None:
+    """Return where the mistake is made, in words, or None if it does not explain the calls."""
+    wrong = failed(run, calls)
+    right = [one for one in calls if all(one is not w for w in wrong)]
     part = in_part(run, wrong, right, (mistake,))
-    return None if part is None else (part[1], len(further))
+    return None if part is None else part[1]
 
 
 def calls_of(run: Run, encoding: Rotary, sizes: tuple[Size, ...]) -> Iterator[JudgedCall]:

@@ -34,8 +34,8 @@ _BEFORE = (
 _OWN = "Count the tokens of each call from 0: keep no count of earlier calls."
 #: The name of the number of rows that a call does not ask for.
 LEFT_OVER = "the number of rows of the table past those of the call"
-#: The start of the name of a position that later ones may be counted from.
-_FIRST = "the first position"
+#: Positions that others may be counted from.
+_STARTS = ("the first position", "the smallest position")
 #: Sizes of tiles whose last one may be moved back so that it is full.
 _TILES = (4, 8, 16, 32, 64, 128)
 #: The most positions that a message lists.
@@ -66,7 +66,8 @@ class SeenRows:
             "the length of the call": np.full(shape, n),
         }
         of = "row" if len(shape) > 1 else "call"
-        found[f"{_FIRST} of the {of}"] = np.broadcast_to(found[DECLARED][..., :1], shape)
+        for name, start in zip(_STARTS, _starts(found[DECLARED]), strict=True):
+            found[f"{name} of the {of}"] = np.broadcast_to(start, shape)
         for what, count in zip(_BEFORE, self.before or (), strict=False):
             found[what] = np.full(shape, count)
         row = np.arange(shape[0])[:, None] if len(shape) > 1 else 0
@@ -120,12 +121,12 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
 def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     """Call :func:`name_rows` for a rule that angles at scattered positions would not show.
 
-    It has a condition or a quotient, or counts from the first position.
+    It has a condition or a quotient, or counts from the first or the smallest position.
     """
     found = rule_of(run, seen)
     if found is None or found[0].code:
         return False
-    partly = found[0].where or any(part in found[0].text for part in ("//", _FIRST))
+    partly = found[0].where or any(part in found[0].text for part in ("//", *_STARTS))
     return bool(partly) and name_rows(run, seen, only)
 
 
@@ -162,6 +163,13 @@ def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:
         "rows of positions.",
     )
     return True
+
+
+def _starts(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions that :data:`_STARTS` names, of each row."""
+    if not positions.size:
+        return positions, positions
+    return positions[..., :1], positions.min(axis=-1, keepdims=True)
 
 
 def _listed(positions: np.ndarray) -> str:
@@ -257,8 +265,8 @@ def _decoded(run: Run, one: SeenRows) -> np.ndarray | None:
     last = longest(run.encoding)
     top = 2 * int(np.abs(declared).max(initial=0)) + 64 + max(one.before or (0,))
     top = last if last <= _WHOLE else min(max(top, 256), _REACH)
-    counted = declared - declared[..., :1]
-    at = np.r_[:top, -8:0, counted[counted < -8]]  # of two that are equal, the first one counts
+    counted = [np.ravel(declared - start) for start in _starts(declared)]
+    at = np.r_[:top, -8:0, *counted]  # of two that are equal, the first one counts
     at = at[_within(run.encoding, at)]
     table = _rows_of(run, one, at).value
     some = np.unique(np.linspace(0, table.shape[1] - 1, _COLUMNS).astype(int))

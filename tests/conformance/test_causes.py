@@ -99,7 +99,7 @@ WORDS = {
     "o062": "have the positions of a whole tile that ends where they end",
     "o076": "rounded up to a power of two before the slopes are made",
     "o077": "count from the rank's own first head",
-    "o115": "dy is multiplied by h + w",
+    "o115": "the factor of dy is h + w, not 2w - 1",
     "o125": "zeros after every tile of 16 tokens",
     "o127": "over tokens and channels together",
     "o128": "the last layer has no activation",

@@ -276,7 +276,8 @@ assert jax.config.jax_enable_x64
 data = np.load(sys.argv[1])
 out = {}
 for i in range(int(data["count"])):
-    t = Turns(*(data[f"{part}_{i}"] for part in ("t1", "t2", "t3")), fastest=1.0)
+    parts = [data[f"{part}_{i}"] for part in ("t1", "t2", "t3")]
+    t = Turns(*parts, frequencies=2 * np.pi * parts[0], fastest=1.0)
     offset = float(data[f"offset_{i}"])
     p = jnp.asarray(data[f"positions_{i}"])
     run = lambda p: cos_sin(p, t, jnp, None, offset)
