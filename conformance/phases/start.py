@@ -194,7 +194,7 @@ def report_origin(run: Run, found: float, declared: Declaration, evidence: str) 
         f"position: the first one is {declared.origin:g}."
     )
     scale = 1.0 / declared.schedule.factor
-    if scale != 1.0 and declared.origin and np.isclose(found * scale, declared.origin, rtol=1e-4):
+    if scale != 1.0 and declared.origin and f"{found * scale:.4g}" == f"{declared.origin:.4g}":
         text += f": the offset is added after the multiplication by {scale:g}, not before"
         remedy = f"Add {declared.origin:g} to the position, then multiply by {scale:g}."
     run.add(

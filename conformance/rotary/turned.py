@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from posenc_ref.conformance.phases.axis_positions import name_axis_positions
 from posenc_ref.conformance.phases.positions_used import FORM, name_positions
 
 from .diagnose_state import name_grown
+from .tokens.tiles import first_of_tiles, twice_in_tiles
 from .wrong_rotations import ELEMENTS, other_axes, rotations
 
 _ROWS = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
@@ -79,8 +79,6 @@ _MANY = 12
 _GAPS: tuple[Size, ...] = (
     ((1, 2, 140), 3 * np.arange(140) + 1), ((2, 1, 37), np.arange(37)[::-1] ** 2),
 )  # fmt: skip
-#: The sizes of tiles in which tokens may be rotated twice.
-_TILES = tuple(2**n for n in range(3, 11))
 #: The most tokens of a call that is made again.
 _LARGEST = 2**12
 
@@ -231,67 +229,15 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
     more = partial(calls_of, run, encoding, FURTHER)
     if name_grown(run, calls, more):
         return True
-    if match(run, calls, _twice_in_tiles(encoding), parts=False, whole=True, further=more):
+    if match(run, calls, twice_in_tiles(encoding), parts=False, whole=True, further=more):
         return True
     more = partial(calls_of, run, encoding, (*_GAPS, *FURTHER))
-    if match(run, calls, _first_of_tiles(), parts=False, whole=True, further=more):
+    if match(run, calls, first_of_tiles(_GAPS[0][0][2]), parts=False, whole=True, further=more):
         return True
     again = (*FURTHER, *_judged(run), *(_FAR_AGAIN if far else ()))
     between = lambda low, high: calls_of(run, encoding, (((1, 2, high - low + 1), low),))  # noqa: E731
     further = lambda: calls_of(run, encoding, again)  # noqa: E731
     return name_positions(run, calls, code, further, between=between)
-
-
-def _twice_in_tiles(encoding: Rotary) -> Iterator[Mistake]:
-    """Yield tokens that two tiles rotate, because the last one is moved back to be full."""
-    if encoding.attention_factor() != 1.0:
-        return
-    for n in _TILES:
-
-        def predict(call: Turned, n: int = n) -> Truth:
-            size, at = call.x.shape[2], np.arange(call.x.shape[2])
-            twice = (at >= max(size - n, 0)) & (at < size // n * n) & (size % n > 0)
-            own = call.positions
-            again = np.where(twice, 2 * own + encoding.offset, own)
-            return apply_truth(encoding, call.x, again if twice.any() else own)
-
-        yield Mistake(
-            ELEMENTS,
-            f"the last tile of {n} tokens is moved back so that it is full, and works in place: "
-            "tokens that the tile before has rotated are rotated again",
-            predict,
-            "Write to another array than the one that is read, or rotate only the tokens that no "
-            "tile has rotated.",
-        )
-
-
-def _first_of_tiles() -> Iterator[Mistake]:
-    """Yield tokens whose positions are made from that of one token of each tile."""
-    for n in (n for n in _TILES if n < _GAPS[0][0][2]):
-
-        def first(call: Turned, n: int = n) -> np.ndarray:
-            return np.asarray(call.positions[..., np.arange(call.x.shape[2]) // n * n])
-
-        def last(call: Turned, n: int = n) -> np.ndarray:
-            size = call.x.shape[2]
-            at = np.minimum(np.arange(size) // n * n + n, size) - 1
-            return np.asarray(call.positions[..., at])
-
-        def counted(call: Turned, n: int = n) -> np.ndarray:
-            return first(call, n) + np.arange(call.x.shape[2]) % n
-
-        remedy = f"Load the position of every token: tiles of {n} may have any positions."
-        for words, used in (
-            (f"in every tile of {n} tokens, positions are counted on from that of the first",
-             counted),
-            (f"all tokens of a tile of {n} have the position of its first", first),
-            (f"all tokens of a tile of {n} have the position of its last", last),
-        ):  # fmt: skip
-
-            def predict(call: Turned, used: Any = used) -> Truth:
-                return apply_truth(call.encoding, call.x, used(call))
-
-            yield Mistake(ELEMENTS, words, predict, remedy)
 
 
 def on_axes(run: Run, encoding: Rotary, calls: list[JudgedCall] | None = None) -> bool:
