@@ -226,7 +226,8 @@ class Run:
             if single:  # the search for two rules is dear
                 return found
             ledger.place = known, found
-        return ledger.place[1]
+        place = ledger.place[1]
+        return None if single and place is not None and len(place.rules) != 1 else place
 
     def where(self, *, extent: bool = False) -> str:
         """Return the place of the wrong elements as the end of a sentence.

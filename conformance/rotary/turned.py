@@ -212,8 +212,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             return True  # listed sizes may be those of the calls that meet another condition
         mistake = placed(part[0], held[0])
         text = (
-            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and {held[1]} further "
-            "calls agree"
+            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and none of "
+            f"{held[1]} further ones refutes it"
         )
         own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")

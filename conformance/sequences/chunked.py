@@ -125,7 +125,7 @@ class Chunked:
         row, head = np.indices(self.x.shape[:2])
         before = np.maximum(t.chunk - 1, 0)
         starts = np.array(self.starts)
-        prompts = np.maximum.accumulate(np.where(single, 0, starts))
+        prompts = np.maximum.accumulate(np.where(sizes > 1, starts, 0))
         of_token = {
             DECLARED: t.position,
             "the index in the chunk": t.index,
