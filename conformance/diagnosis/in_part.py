@@ -128,11 +128,16 @@ def _of_calls(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
 
 
 def _of_positions(wrong: list[JudgedCall], right: list[JudgedCall]) -> str:
-    """Return the least of the largest positions of wrong calls, if those of right ones are less."""
+    """Return the largest position from which calls are wrong, in words, if no right one has it.
+
+    On several axes, larger positions come with more tokens: then they tell nothing.
+    """
     largest: list[list[int]] = []
     for some in (wrong, right):
         at = [getattr(one.facts, "positions", None) for one in some]
-        largest.append([int(p.max()) for p in at if isinstance(p, np.ndarray) and p.size])
+        largest.append(
+            [int(p.max()) for p in at if isinstance(p, np.ndarray) and p.size and p.ndim < 3]
+        )
         if len(largest[-1]) < len(some):
             return ""
     low, high = min(largest[0]), max(largest[1])

@@ -91,8 +91,6 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "columns are permuted, not rows",
          lambda w, n: np.asarray(_permuted(np.ascontiguousarray(w.T), n)).T,
          "Rows are output channels: permute axis 0."),
-        (code, "rows are sorted by channel, then by head", rows(lambda at: at.transpose(1, 2, 0))),
-        (code, "heads and halves are exchanged", rows(lambda at: at.swapaxes(0, 1))),
         (code, "the two halves of each head are exchanged", rows(lambda at: at[:, ::-1])),
         (code, "the channels of each pair are exchanged",
          rows(lambda at: at[:, ::-1].swapaxes(1, 2))),

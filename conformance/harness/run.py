@@ -25,7 +25,8 @@ from .signatures import SIGNATURES, Surface
 
 #: In the evidence of a mistake whose prediction was compared with every call.
 PREDICTS = "the mistake predicts"
-#: In the evidence of a rule that further calls have confirmed, or that says for which calls it is.
+#: In the evidence of a rule that further calls have confirmed, that predicts all wrong results, or
+#: that says for which calls it is.
 PLACED = (
     "further call agrees", "further calls agree", " in calls of up to ", "the rule predicts all",
 )  # fmt: skip

@@ -90,6 +90,7 @@ def _rotation(
         value = np.array(x)
         value[..., out1] = cos1 - encoding.sign * sin2
         value[..., out2] = encoding.sign * sin1 + cos2
+    # Channels that pass through keep the unit 0.
     new = np.empty_like if 2 * pairs[0].size == x.shape[-1] else np.zeros_like
     terms, moved, amplitude = (new(x) for _ in range(3))
     for part in (cos1, sin2, sin1, cos2):

@@ -95,8 +95,8 @@ def name_positions(
         found = _decoded(run, one, reach, some=not small)
         if found is not None:
             known.append(found)
-        elif _largest(one) < _FAR:
-            return False  # sums of far positions are out of reach: a rule has to predict them
+        elif _largest(one) < _FAR:  # a far call may be out of reach: a rule has to predict it
+            return False
     if not known:
         return False
     bad = {id(one) for one in wrong}

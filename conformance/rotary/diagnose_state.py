@@ -125,9 +125,9 @@ def grown_from_zero(
 ) -> Iterator[Mistake]:
     """Yield tables whose added rows are numbered from 0 again, not from their length.
 
-    Those that take all positions of ``calls`` modulo one number, or one position late, are left
-    out: that needs no table. So are those that leave a ``wrong`` call as declared. ``begun`` is the
-    first wrong position.
+    Those that take all positions of ``calls`` modulo one number, or less 1, are left out: that
+    needs no table. So are those that leave a ``wrong`` call as declared. ``begun`` is the first
+    wrong position.
     """
     for text, first, rows in grown_rows(begun):
         if any(np.array_equal(rows(one.needed, one.positions), one.positions) for one in wrong):

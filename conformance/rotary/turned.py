@@ -23,6 +23,7 @@ from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.located.record import MEMORY
+from posenc_ref.conformance.harness.plural import plural
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -212,8 +213,8 @@ def diagnose(run: Run, encoding: Rotary, *, early: bool = False) -> bool:
             return True  # listed sizes may be those of the calls that meet another condition
         mistake = placed(part[0], held[0])
         text = (
-            f"{wrong[0].case}; all {len(wrong)} wrong calls equal this, and none of "
-            f"{held[1]} further ones refutes it"
+            f"{wrong[0].case}; {plural(len(wrong), 'wrong call equals', 'wrong calls equal')} "
+            f"this, and none of {held[1]} further calls refutes it"
         )
         own = mistake.code if several or mistake.code in (ELEMENTS, *_PARAMETERS) else code
         place = held[0].removeprefix("only in ")

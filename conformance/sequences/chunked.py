@@ -125,7 +125,7 @@ class Chunked:
         row, head = np.indices(self.x.shape[:2])
         before = np.maximum(t.chunk - 1, 0)
         starts = np.array(self.starts)
-        prompts = np.maximum.accumulate(np.where(sizes > 1, starts, 0))
+        last_long = np.maximum.accumulate(np.where(sizes > 1, starts, 0))
         of_token = {
             DECLARED: t.position,
             "the index in the chunk": t.index,
@@ -140,7 +140,7 @@ class Chunked:
             "the length of the chunk before": sizes[before] * t.later,
             "the start of the chunk before": starts[before],
             "the number of tokens since the last chunk of several tokens began": t.position
-            - prompts[t.chunk],
+            - last_long[t.chunk],
             "the length of the first chunk": np.full_like(t.chunk, t.prompt),
             "the length of the sequence": np.full_like(t.chunk, self.ends[-1]),
             "the number of earlier chunks of one token": _earlier(single)[t.chunk],

@@ -95,8 +95,12 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     rows of all calls. ``only`` says which rows these are, if others are not known.
     """
     found = rule_of(run, seen)
-    if found is None:
-        return False
+    if found is not None:
+        _report(run, found, only)
+    return found is not None
+
+
+def _report(run: Run, found: tuple[Rule, str, int], only: str) -> None:
     rule, where, wrong = found
     words = rule.words
     text = f"{only}the row used is that of {words}".replace(DECLARED, "the declared position")
@@ -115,11 +119,10 @@ def name_rows(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
         remedy=_OWN if code == "state" else remedy_of(rule),
         values={"measured": words},
     )
-    return True
 
 
 def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
-    """Call :func:`name_rows` for a rule that angles at scattered positions would not show.
+    """Report a rule as :func:`name_rows` does, if angles at scattered positions would not show it.
 
     It has a condition or a quotient, or counts from the first or the smallest position.
     """
@@ -127,7 +130,9 @@ def name_part(run: Run, seen: Sequence[SeenRows], only: str = "") -> bool:
     if found is None or found[0].code:
         return False
     partly = found[0].where or any(part in found[0].text for part in ("//", *_STARTS))
-    return bool(partly) and name_rows(run, seen, only)
+    if partly:
+        _report(run, found, only)
+    return bool(partly)
 
 
 def name_zeros(run: Run, seen: Sequence[SeenRows]) -> bool:

@@ -48,8 +48,8 @@ def locate(
     """Return where the wrong elements of the records are, or None if no element is wrong.
 
     ``ask`` makes a further call; with it, rules that explain the records equally well are told
-    apart. ``pairs`` are the channels (2, P) of the pairs. With ``single``, only one rule for whole
-    elements is sought, and the result is None if there is none.
+    apart. ``pairs`` are the channels (2, P) of the pairs. With ``single``, the result is None
+    if no single rule says where: two rules, or a rule for parts of rows, are not sought.
     """
     if not any(record.failed for record in records):
         return None
