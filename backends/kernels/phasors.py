@@ -106,8 +106,8 @@ def write_axes(
     cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
     for axis in np.unique(axes):
         columns = np.flatnonzero(axes == axis)
-        parts = [t[columns] for t in (turns.t1, turns.t2, turns.t3, turns.frequencies)]
-        wave = Wave(Turns(*parts, turns.fastest), offset, amplitude, sign)
+        t1, t2, t3, f = (t[columns] for t in (turns.t1, turns.t2, turns.t3, turns.frequencies))
+        wave = Wave(Turns(t1, t2, t3, f, turns.fastest), offset, amplitude, sign)
 
         def store(rows: slice, block: np.ndarray, columns: Any = columns) -> None:
             cosines[rows, columns], sines[rows, columns] = block.real, block.imag

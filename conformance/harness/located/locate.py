@@ -77,8 +77,8 @@ def locate(
             rule, right, named = nearly
             where = said(rule, table, channels)
             of = "" if where == EVERYWHERE else f" of {where}"
-            some = f"all but {right} of the {named} elements{of}" if right else where
-            return Place(f"wrong: {some}", (rule,), asked, partial=True)
+            wrong = f"all but {right} of the {named} elements{of}" if right else where
+            return Place(f"wrong: {wrong}", (rule,), asked, partial=True)
     if single and not rules:
         return None
     chosen = rules[:1] or _two(table)

@@ -56,7 +56,7 @@ def first_of_tiles(most: int) -> Iterator[Mistake]:
             return np.asarray(call.positions[..., at])
 
         def counted(call: Any, n: int = n) -> np.ndarray:
-            return first(call, n) + np.arange(call.x.shape[2]) % n
+            return np.asarray(first(call, n) + np.arange(call.x.shape[2]) % n)
 
         remedy = f"Load the position of every token: tiles of {n} may have any positions."
         for words, used in (
