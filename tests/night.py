@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 #: The processor time that the cases of one test function may take together in a pull request.
-SECONDS = 0.75
+SECONDS = 0.5
 #: The processor time of the cases of longer functions in seconds, measured by tools/seconds.py.
 MEASURED = Path(__file__).with_name("seconds.csv")
 
