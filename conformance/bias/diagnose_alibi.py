@@ -16,10 +16,8 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, Ruler
 from .diagnose_other import explained_by_step, large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
+from .mistakes import ALIGNED
 from .model import PLACES, Lines, fit, residual_of
-
-#: What to do about queries at wrong positions.
-LAST_KEY = "Query i has the position k_len - q_len + i: the last query is at the last key."
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
@@ -107,7 +105,7 @@ def _rounded_lengths(cases: Sequence[BiasCase], residual: Residual) -> Iterator[
         if residual({"shift": shift})[0]:
             evidence = "the declared bias with these positions equals the biases of all calls"
             values, change = {"declared": 0, "measured": shift}, {"shift": shift}
-            yield Cause("bias-alignment", text, evidence, change, 1, values, remedy=LAST_KEY)
+            yield Cause("bias-alignment", text, evidence, change, 1, values, remedy=ALIGNED)
             return
 
 
@@ -216,7 +214,7 @@ def alignment_cause(
     text = f"queries are not aligned with the last keys: {rule}"
     evidence = f"the distance is 0 at key - query = {shown}; declared at key - query = 0"
     values = {"declared": 0, "measured": kinks}
-    remedy = LAST_KEY
+    remedy = ALIGNED
     if len(shifts) == 1 and rule.startswith("every"):
         by = min(shifts)
         verb = f"Subtract {by} from" if by > 0 else f"Add {-by} to"

@@ -109,7 +109,7 @@ def explained_by_step(run: Run, cases: Sequence[BiasCase]) -> bool:
     whole = [*others[1:], *(of_cases(one) for one in fields_of_t5(run.encoding))]
     if report_in_part(run, calls, steps()) or report_in_part(run, calls, whole):
         return True
-    return two_mistakes(run, calls, others)
+    return two_mistakes(run, calls, [others[0], *whole])
 
 
 def _constants(declared: Bias) -> list[Mistake]:

@@ -17,10 +17,11 @@ from posenc_ref.conformance.phases.precision import rounded
 
 from .bucket_model import bases, model, shift
 from .cases import BiasCase, Ruler
-from .diagnose_alibi import LAST_KEY, alignment_cause
+from .diagnose_alibi import alignment_cause
 from .diagnose_buckets import bucket_causes, by_no_rule, unique, vague, words
 from .diagnose_other import explained_by_step
 from .diagnose_slopes import scale_cause
+from .mistakes import ALIGNED
 
 #: Relative positions (N,), and the bias (N, H) or the bucket (N,) of each.
 Line = tuple[np.ndarray, np.ndarray]
@@ -75,7 +76,7 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
             for case, value in zip(cases, values, strict=True)
         ):
             evidence = "the declared bias with these query positions equals the biases of all calls"
-            run.add("bias-alignment", message, evidence, remedy=LAST_KEY)
+            run.add("bias-alignment", message, evidence, remedy=ALIGNED)
             return True
     return False
 

@@ -32,6 +32,8 @@ from posenc_ref.conformance.oracle.apply import exactly
 Values = Callable[[np.ndarray, np.ndarray], Truth]
 #: A code, a message, either the changed fields or the changed bias, and a remedy.
 Change = tuple[str, str, dict[str, Any] | Values, str]
+#: What is right for the positions of queries.
+ALIGNED = "Query i has the position k_len - q_len + i: the last query is at the last key."
 #: Distances from which on code of T5 may give all keys one bucket.
 _DISTANCES = (64, 128, 256)
 
@@ -87,9 +89,8 @@ def _common(declared: Bias, longest: int) -> Iterator[Change]:
     def placed(place: Callable[[int, int], np.ndarray]) -> Values:
         return lambda q, k: declared.truth(place(len(q), len(k)), k)
 
-    aligned = "Query i has the position k_len - q_len + i: the last query is at the last key."
     message, place = QUERIES[0]
-    yield "bias-alignment", message, placed(place), aligned
+    yield "bias-alignment", message, placed(place), ALIGNED
     reverse = parts(lambda part, q, k: part[::-1])
     remedy = "Give head h the bias of head h, not that of head H - 1 - h."
     yield "head-order", "the heads are in reverse order", reverse, remedy
@@ -99,7 +100,7 @@ def _common(declared: Bias, longest: int) -> Iterator[Change]:
         yield "future-keys", "keys after the query have no bias", none, remedy
     if getattr(declared, "tokens", None) is None:  # a window has one size
         for message, place in rounded_queries(longest):
-            yield "bias-alignment", message, placed(place), aligned
+            yield "bias-alignment", message, placed(place), ALIGNED
 
 
 def _kerple(declared: Kerple) -> Iterator[Change]:

@@ -30,12 +30,23 @@ class Arguments:
     required: bool = True
 
 
+@dataclass(frozen=True)
+class Returned:
+    """The prediction that a call gets the result of ``function``."""
+
+    function: Function
+
+    def __call__(self, call: PlainCall) -> Truth | None:
+        """Return what ``function`` returns for the arguments of a call."""
+        return call.returned_by(self.function)
+
+
 def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
     """Return the mistake of computing ``function`` in place of the declared function.
 
     ``function`` returns values, or a ``Truth``: values with a tolerance of their own.
     """
-    return Mistake(code, message, lambda call: call.returned_by(function), remedy)
+    return Mistake(code, message, Returned(function), remedy)
 
 
 def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:

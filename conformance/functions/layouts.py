@@ -267,6 +267,21 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
         if base != declared.base:
             text = f"the base is {base:g}, declared {declared.base:g}"
             yield "base", text, declared.replace(base=base)
+    half = declared.rotary_dim // 2
+    for words, power in (
+        (
+            (
+                f"{half - 1}, the number of pairs - 1: the last frequency is 1 / base",
+                half / (half - 1),
+            ),
+            (f"{2 * half}, the number of channels", 0.5),
+            (f"{half / 2:g}, half the number of pairs", 2.0),
+        )
+        if half > 1
+        else ()
+    ):
+        text = f"the exponent of pair i is divided by {words}; declared {half}, the number of pairs"
+        yield "denominator", text, declared.replace(base=declared.base**power)
     if declared.scaling is not None:
         text = "the declared scaling is missing"
         yield "scaling-missing", text, declared.replace(scaling=None)

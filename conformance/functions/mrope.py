@@ -21,6 +21,7 @@ from .mrope_common import (
     TIME,
     Kind,
     Numbered,
+    Numbering,
     as_rule,
     decode_mistakes,
     last_token,
@@ -161,6 +162,8 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(after=_after(lambda t, h, w, item: max(
              t * getattr(rule, "temporal_merge_size", 1), rule.spatial_merge_size * max(h, w)
          ))), "Divide the sizes by the merge sizes first."),
+        (EXTENT, "text after an image or video starts at its start + frames * max(height, width)",
+         make(after=_after(lambda t, h, w, item: t * max(h, w))), remedy),
         (EXTENT, "text after an image or video is moved by its number of tokens",
          make(after=_after(lambda t, h, w, item: item.tokens)), remedy),
         (EXTENT, "text after an image or video is moved by its height",
@@ -239,13 +242,11 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
     )  # fmt: skip
 
 
-def _seconds_backwards(rule: MRoPEPositions) -> Any:
-    def made(*arguments: Any) -> np.ndarray:
-        given = Batch(*arguments)
-        seconds = np.asarray(given.seconds_per_grid)[::-1]
-        return numbered(rule, given._replace(seconds_per_grid=seconds))
+def _seconds_backwards(rule: MRoPEPositions) -> Numbering:
+    def taken(given: Batch) -> Batch:
+        return given._replace(seconds_per_grid=np.asarray(given.seconds_per_grid)[::-1])
 
-    return made
+    return Numbering(numbered, rule, taken=taken)
 
 
 def _mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from posenc_ref import MRoPEPositions
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.together import Together, both, in_pairs
 
-from .function import Function, several
+from .function import Function, Returned, several
 from .mrope_layouts import IMAGE, TEXT, VIDEO, Batch
 from .mrope_numbering import decode
 
@@ -31,19 +33,54 @@ class Kind(NamedTuple):
     mistakes: Callable[[Any], Iterator[Mistake]]
 
 
+@dataclass(frozen=True)
+class Numbering:
+    """A function that numbers tokens by a rule with changes."""
+
+    number: Numbered
+    rule: Any
+    steps: Mapping[str, Any] = field(default_factory=dict)  #: the steps that are replaced
+    taken: Callable[[Batch], Batch] = lambda given: given  #: the batch that is numbered
+    #: Return positions (A, B, S + n) in place of the right ones, given these and the batch.
+    then: Callable[[np.ndarray, Batch], np.ndarray] = lambda ids, given: ids
+
+    def __call__(self, *arguments: Any) -> np.ndarray:
+        """Return the positions of a batch."""
+        given = Batch(*arguments)
+        return np.asarray(self.then(self.number(self.rule, self.taken(given), **self.steps), given))
+
+    def beside(self, other: Numbering) -> Numbering | None:
+        """Return the function with the changes of both, or None if they replace the same step."""
+        if self.steps.keys() & other.steps.keys():
+            return None
+        return Numbering(
+            self.number, self.rule, {**self.steps, **other.steps},
+            lambda given: other.taken(self.taken(given)),
+            lambda ids, given: other.then(self.then(ids, given), given),
+        )  # fmt: skip
+
+
+def two_of_rule(mistakes: Iterator[Mistake]) -> Iterator[Together]:
+    """Yield every two mistakes that can be made in one numbering."""
+    known = [
+        (one, one.predict.function)
+        for one in mistakes
+        if isinstance(one.predict, Returned) and isinstance(one.predict.function, Numbering)
+    ]
+    for (one, first), (other, second) in in_pairs(known):
+        made = first.beside(second)
+        if made is not None:
+            yield both(one, other, Returned(made))
+
+
 def as_rule(number: Numbered, rule: Any, **changes: Any) -> Function:
     """Return the function that numbers tokens with some steps replaced."""
-    return lambda *arguments: number(rule, Batch(*arguments), **changes)
+    return Numbering(number, rule, changes)
 
 
 def whole(number: Numbered, rule: Any, change: Any) -> Function:
     """Return the function that changes the right positions (A, B, S + n) of a batch."""
-
-    def made(*arguments: Any) -> np.ndarray:
-        given = Batch(*arguments)
-        return np.asarray(change(number(rule, given), given))
-
-    return made
+    return Numbering(number, rule, then=change)
 
 
 #: What is right for the sizes of images and videos.
@@ -97,9 +134,8 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
         first = decode(y[..., : -b.n_steps], b)[:1]
         return np.asarray(y + np.cumsum(first, axis=1) - first)
 
-    def unmasked(*arguments: Any) -> np.ndarray:
-        given = Batch(*arguments)
-        return number(rule, given._replace(attention_mask=np.ones_like(given.attention_mask)))
+    def unmasked(given: Batch) -> Batch:
+        return given._replace(attention_mask=np.ones_like(given.attention_mask))
 
     def not_scattered(y: np.ndarray, b: Batch) -> np.ndarray:
         mask = np.asarray(b.attention_mask) == 1
@@ -130,7 +166,7 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
         ),
         ("padding", "rows with padding on the left start at the number of their first real column, "
          "not at 0", changed(_column_first), "Start every row at 0, at its first real token."),
-        ("padding", "padding is counted like text", unmasked,
+        ("padding", "padding is counted like text", Numbering(number, rule, taken=unmasked),
          "Number the tokens whose attention mask is 1, and write them back to their places."),
         ("padding", "the positions of the real tokens are not written back to their places: they "
          "start at the first column", changed(not_scattered)),

@@ -13,9 +13,10 @@ import numpy as np
 from posenc_ref import packed
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.together import Together, both
 
-from .function import Arguments, Function, PlainCall, several
-from .mrope_common import Kind
+from .function import Arguments, Function, PlainCall, several, written
+from .mrope_common import Kind, as_rule, two_of_rule
 from .mrope_layouts import Batch
 
 
@@ -49,15 +50,74 @@ def _arguments(
 def _numbered(kind: Kind, rule: Any, joined: bool = False, **changes: Any) -> Function:
     """Return the function that numbers each document, or all of them ``joined`` as one."""
 
-    def made(types: Any, images: Any, videos: Any, seconds: Any, lengths: Any) -> np.ndarray:
-        sizes = np.array([len(types)]) if joined else np.asarray(lengths)
-        real = np.arange(sizes.max()) < sizes[:, None]
-        rows = np.zeros(real.shape, np.int64)
-        rows[real] = types
-        given = Batch(rows, images, videos, seconds, real.astype(np.int64), 0)
-        return np.asarray(kind.numbered(rule, given, **changes)[:, real])
+    def made(*arguments: Any) -> np.ndarray:
+        given = _batch(*arguments, joined=joined)
+        return np.asarray(kind.numbered(rule, given, **changes)[:, given.attention_mask == 1])
 
     return made
+
+
+def _batch(
+    types: Any, images: Any, videos: Any, seconds: Any, lengths: Any, *, joined: bool
+) -> Batch:
+    """Return documents as the rows of a batch, or as one row."""
+    sizes = np.array([len(types)]) if joined else np.asarray(lengths)
+    real = np.arange(sizes.max()) < sizes[:, None]
+    rows = np.zeros(real.shape, np.int64)
+    rows[real] = types
+    return Batch(rows, images, videos, seconds, real.astype(np.int64), 0)
+
+
+def _of_documents(known: Mistake, *, joined: bool = False) -> Mistake:
+    """Return a mistake of position ids, made in each document, or in all of them as one."""
+
+    def predict(call: PlainCall) -> Truth | None:
+        given = _batch(*call.arguments, joined=joined)
+        ids = known.predict(replace(call, arguments=tuple(given)))
+        return None if ids is None else call.truth(ids.value[:, given.attention_mask == 1])
+
+    return replace(known, predict=predict)
+
+
+def _going_on(known: Mistake) -> Mistake:
+    """Return a mistake that is made in each document, which starts where the one before ends."""
+
+    def predict(call: PlainCall) -> Truth | None:
+        ids = _of_documents(known).predict(call)
+        if ids is None:
+            return None
+        made, last = ids.value.copy(), -1
+        ends = np.cumsum(call.arguments[4])
+        for start, end in zip(ends - call.arguments[4], ends, strict=True):
+            made[:, start:end] += last + 1
+            last = made[:, start:end].max(initial=last)
+        return call.truth(made)
+
+    return replace(known, predict=predict)
+
+
+def _restarts_missing(kind: Kind, rule: Any) -> list[Mistake]:
+    """Return the mistakes that documents do not start again at 0: as one sequence, and by itself.
+
+    They differ where a document that ends with an image is before one that begins with one.
+    """
+    words, remedy = "documents do not start again at 0:", "Start every document at 0."
+    right = written("packing", f"{words} each goes on after the largest position of the one before",
+                    as_rule(kind.numbered, rule), remedy)  # fmt: skip
+    as_one = written("packing", f"{words} they are numbered as one sequence",
+                     _numbered(kind, rule, joined=True),
+                     "Number each document by itself, then join the results.")  # fmt: skip
+    return [as_one, _going_on(right)]
+
+
+def two_of_packed(kind: Kind, rule: Any) -> Iterator[Together]:
+    """Yield two mistakes of documents: two of position ids, or one and a start other than 0."""
+    as_one, going_on = _restarts_missing(kind, rule)
+    for known in kind.mistakes(rule):
+        yield both(as_one, known, _of_documents(known, joined=True).predict)
+        yield both(going_on, known, _going_on(known).predict)
+    for one, other in two_of_rule(kind.mistakes(rule)):
+        yield _of_documents(one), _of_documents(other)
 
 
 def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
@@ -104,27 +164,11 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
             last = int(ids[:, start:end].max(initial=last - 1)) + 1
         return np.asarray(ids)
 
-    def of_documents(known: Mistake) -> Mistake:
-        """Return a mistake of position ids, made in each document."""
-
-        def predict(call: PlainCall) -> Truth | None:
-            types, images, videos, seconds, lengths = call.arguments
-            real = np.arange(lengths.max()) < np.asarray(lengths)[:, None]
-            rows = np.zeros(real.shape, np.int64)
-            rows[real] = types
-            given = Batch(rows, images, videos, seconds, real.astype(np.int64), 0)
-            ids = known.predict(replace(call, arguments=tuple(given)))
-            return None if ids is None else call.truth(ids.value[:, real])
-
-        return replace(known, predict=predict)
-
+    yield from _restarts_missing(kind, rule)
     yield from several(
         ("packing", "a document of text alone does not start again at 0: it goes on after the "
          "document before it", texts_go_on,
          "Number each document by itself, those of text too, then join the results."),
-        ("packing", "documents do not start again at 0: they are numbered as one sequence",
-         _numbered(kind, rule, joined=True),
-         "Number each document by itself, then join the results."),
         *(
             ("packing", f"documents {words} {axis}", partial(made, axis),
              "Start each document at 0 on every axis.")
@@ -148,4 +192,4 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
          "its largest position: it repeats positions of the video",
          _numbered(kind, rule, after=lambda start, item, ids: start + max(item.size[1:]))),
     )  # fmt: skip
-    yield from map(of_documents, kind.mistakes(rule))
+    yield from map(_of_documents, kind.mistakes(rule))

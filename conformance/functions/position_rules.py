@@ -19,10 +19,10 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from .function import Arguments, Plain
 from .mrope import MROPE
 from .mrope_canvas import CANVAS
-from .mrope_common import GRID, Kind
+from .mrope_common import GRID, Kind, two_of_rule
 from .mrope_generation import GENERATION
 from .mrope_layouts import Batch
-from .mrope_packed import packed_calls, packed_mistakes
+from .mrope_packed import packed_calls, packed_mistakes, two_of_packed
 from .mrope_xd import XD
 
 #: How the rules of each class are judged.
@@ -57,11 +57,18 @@ def _judged(arguments: tuple[Any, ...]) -> np.ndarray:
 
 
 POSITION_RULE_ROWS = {
-    "mrope_position_ids": Plain(_calls, _mistakes, GRID, judged=_judged),
+    "mrope_position_ids": Plain(
+        _calls,
+        _mistakes,
+        GRID,
+        together=lambda rule: two_of_rule(_mistakes(rule)),
+        judged=_judged,
+    ),
     "mrope_packed": Plain(
         lambda rule, seed, dtype: packed_calls(kind_of(rule), rule),
         lambda rule: packed_mistakes(kind_of(rule), rule),
         "packing",
+        together=lambda rule: two_of_packed(kind_of(rule), rule),
         remedy=lambda rule: (
             "Number the tokens of each document by the declared rule, from 0 in every document: "
             "its text, its images and its videos."

@@ -131,7 +131,8 @@ def name_positions(
             values={"measured": words},
         )
         return True
-    if not small or _proportional(known):  # all frequencies times one number
+    # All frequencies times one number, or the other way round: a mistake of the rotation.
+    if not small or _proportional(known) or _backwards(known):
         return False
     total = sum(int((s.used != _wide(s.variables[DECLARED], s.one)).sum()) for s in known)
     count = plural(total, "token has", "tokens have", sum(s.used.size for s in known))
@@ -148,6 +149,13 @@ def _proportional(known: Sequence[_Seen]) -> bool:
     used = np.concatenate([_known(s, s.used) for s in known])
     at = np.argmax(used != declared)
     return bool((used * declared[at] == declared * used[at]).all())
+
+
+def _backwards(known: Sequence[_Seen]) -> bool:
+    """Return whether all positions are minus others."""
+    declared = np.concatenate([_known(s, s.variables[DECLARED]) for s in known])
+    used = np.concatenate([_known(s, s.used) for s in known])
+    return bool((declared >= 0).all() and (used <= 0).all() and (used < 0).any())
 
 
 def _differ(known: Sequence[_Seen]) -> int:

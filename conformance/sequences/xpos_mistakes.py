@@ -25,6 +25,7 @@ from posenc_ref.conformance.diagnosis.together import (
     First,
     Predict,
     both,
+    in_pairs,
     likely_changes,
     named_change,
     two_steps,
@@ -44,17 +45,23 @@ def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
     """Yield the finding's code, its message and the encoding of each known error in xPos fields."""
     plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
     yield "amplitude", "the decay is missing: a plain rotation", plain
+    for code, text, field in _fields(declared):
+        yield code, text, declared.replace(**field)
+
+
+def _fields(declared: XPos) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the code, the message and the value of each field that is often wrong."""
     other = "half" if declared.layout == "interleaved" else "interleaved"
     text = f"pairs are {other}, declared {declared.layout}"
-    yield "layout", text, declared.replace(layout=other)
+    yield "layout", text, {"layout": other}
     for base in PUBLISHED_BASES:
-        yield "base", f"the base is {base:g}", declared.replace(base=base)
+        yield "base", f"the base is {base:g}", {"base": base}
     for value in SCALE_BASES:
         text = f"scale_base is {value:g}, declared {declared.scale_base:g}"
-        yield "amplitude", text, declared.replace(scale_base=value)
+        yield "amplitude", text, {"scale_base": value}
     for value in GAMMAS:
         text = f"gamma is {value:g}, declared {declared.gamma:g}"
-        yield "amplitude", text, declared.replace(gamma=value)
+        yield "amplitude", text, {"gamma": value}
 
 
 def _truth(side: Side) -> Truth | None:
@@ -254,6 +261,14 @@ def xpos_together(
         if one.code and one.message not in swapped and " only: " not in one.message:
             for first, of in swapped.values():
                 yield both(first, one, partial(_with_decay, of, one.predict))
+    known = [
+        (Mistake(code, text, lambda side: None, remedy if code == "amplitude" else ""), field)
+        for code, text, field in _fields(declared)
+    ]
+    for (one, field), (two, other) in in_pairs(known):
+        if field.keys() != other.keys():
+            encoding = declared.replace(**field, **other)
+            yield both(one, two, lambda side, of=encoding: _truth(replace(side, encoding=of)))  # type: ignore[misc]
     for row in steps:
         for first, of in swapped.values():
             predict = partial(_with_decay, of, predicted(row[-1]))
