@@ -18,6 +18,7 @@ import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.together import Together, both
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
@@ -159,6 +160,21 @@ def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) 
 
 
 def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
+    yield from _norm_mistakes(encoding)
+    for code, message, other in rotary_variants(encoding):
+        rotated = _applied(other)
+        yield written(code, message, lambda x, w, at, of=rotated: of(w * _norm(x), at))
+
+
+def _normed_together(encoding: Any) -> Iterator[Together]:
+    """Yield a mistake of the norm in another rotation."""
+    for code, message, other in rotary_variants(encoding):
+        turned = written(code, message, lambda x, w, at: x)
+        for one in _norm_mistakes(other):
+            yield both(one, turned, one.predict)
+
+
+def _norm_mistakes(encoding: Any) -> Iterator[Mistake]:
     turned = _applied(encoding)
     order = "Normalise and weight q and k first, then rotate them."
     code = "norm-order"
@@ -214,9 +230,6 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         yield written(
             "amplitude", message, lambda x, w, at, factor=factor: turned(factor(x, w), at)
         )
-    for code, message, other in rotary_variants(encoding):
-        rotated = _applied(other)
-        yield written(code, message, lambda x, w, at, of=rotated: of(w * _norm(x), at))
 
 
 def _partly_normed(encoding: Rotary, turned: Function) -> Iterator[Mistake]:
@@ -302,6 +315,7 @@ LAYOUT_ROWS = {
         _normed_mistakes,
         "norm-order",
         integers=False,
+        together=_normed_together,
         truth=_normed_truth,
         within=_normed_within,
         remedy=lambda encoding: (

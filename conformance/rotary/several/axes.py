@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from posenc_ref import MultiAxisRoPE, Rotary
+from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.found import FoundAxes
 from posenc_ref.conformance.phases.declaration import nonzero_frequencies, schedule_of
 from posenc_ref.conformance.phases.explain import explain
 from posenc_ref.conformance.phases.frequencies import FrequencyMistake, agree, report
 from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.rotary import turned as calls
 
 from . import rest
 
@@ -49,12 +53,36 @@ def diagnose(
     channels = tuple((p.a, p.b, p.out_a, p.out_b) for p in measured.pairs)
     turned = tuple((encoding.sign * exact).tolist())
     m, count = encoding.attention_factor(), encoding.num_axes
-    rest.diagnose(
-        run,
-        FoundAxes(
-            encoding.head_dim, channels, turned, m, encoding.offset, tuple(axis.tolist()), count
-        ),
+    found = FoundAxes(
+        encoding.head_dim, channels, turned, m, encoding.offset, tuple(axis.tolist()), count
     )
+    rest.diagnose(run, _with_origin(run, found))
+
+
+def _with_origin(run: Run, found: FoundAxes) -> FoundAxes:
+    """Return the rotation with another origin of all axes, which is reported, if calls show it."""
+    some = tuple(calls.CALLS[i] for i in rest.SOME)
+    for origin in dict.fromkeys((found.offset, *_ORIGINS)):
+        other = replace(found, offset=origin)
+        second = rest.against(run, other)
+        if failed(second, list(calls.calls_of(second, other, some))):
+            continue
+        if origin != found.offset:
+            by = found.offset - origin
+            run.add(
+                "position-origin",
+                f"positions on all axes start at {origin:g}, declared {found.offset:g}",
+                "calls that differ in their positions on every axis",
+                values={"declared": found.offset, "measured": origin},
+                remedy=f"{'Add' if by > 0 else 'Subtract'} {abs(by):g} {'to' if by > 0 else 'from'}"
+                " all positions.",
+            )
+        return other
+    return found
+
+
+#: Origins of all axes that occur in code.
+_ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5)
 
 
 def _restarted(encoding: MultiAxisRoPE, axis: np.ndarray) -> FrequencyMistake:
