@@ -86,14 +86,19 @@ def _going_on(known: Mistake) -> Mistake:
         ids = _of_documents(known).predict(call)
         if ids is None:
             return None
-        made, last = ids.value.copy(), -1
-        ends = np.cumsum(call.arguments[4])
-        for start, end in zip(ends - call.arguments[4], ends, strict=True):
-            made[:, start:end] += last + 1
-            last = made[:, start:end].max(initial=last)
-        return call.truth(made)
+        return call.truth(_continued(ids.value, call.arguments[4]))
 
     return replace(known, predict=predict)
+
+
+def _continued(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return positions of documents each of which starts where the one before ends."""
+    made, last = ids.copy(), -1
+    ends = np.cumsum(lengths)
+    for start, end in zip(ends - lengths, ends, strict=True):
+        made[:, start:end] += last + 1
+        last = made[:, start:end].max(initial=last)
+    return made
 
 
 def _restarts_missing(kind: Kind, rule: Any) -> list[Mistake]:
@@ -145,13 +150,14 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         return ids
 
     def other_axes_go_on(axis: int, *call: Any) -> np.ndarray:
-        ids: np.ndarray = _numbered(kind, rule, joined=True)(*call)
-        ids[axis] = _numbered(kind, rule)(*call)[axis]
+        right: np.ndarray = _numbered(kind, rule)(*call)
+        ids = _continued(right, call[4])
+        ids[axis] = right[axis]
         return ids
 
     def goes_on(axis: int, *call: Any) -> np.ndarray:
         ids: np.ndarray = _numbered(kind, rule)(*call)
-        ids[axis] = _numbered(kind, rule, joined=True)(*call)[axis]
+        ids[axis] = _continued(ids, call[4])[axis]
         return ids
 
     def texts_go_on(*call: Any) -> np.ndarray:
@@ -164,7 +170,8 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
             last = int(ids[:, start:end].max(initial=last - 1)) + 1
         return np.asarray(ids)
 
-    yield from _restarts_missing(kind, rule)
+    as_one, going_on = _restarts_missing(kind, rule)
+    yield as_one
     yield from several(
         ("packing", "a document of text alone does not start again at 0: it goes on after the "
          "document before it", texts_go_on,
@@ -192,4 +199,5 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
          "its largest position: it repeats positions of the video",
          _numbered(kind, rule, after=lambda start, item, ids: start + max(item.size[1:]))),
     )  # fmt: skip
+    yield going_on
     yield from map(_of_documents, kind.mistakes(rule))

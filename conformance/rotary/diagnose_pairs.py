@@ -301,3 +301,24 @@ def exchanged_results(run: Run, measured: Measured) -> bool:
         + LOGITS.format(" so") * (run.report.surface not in ONE_TENSOR),
     )
     return True
+
+
+def reordered(found: set[tuple[int, int]]) -> str:
+    """Return what the pairs are after another order of the channels, in words, if it is a view.
+
+    A view as (r, c) is transposed by code that changes one layout into the other; here it was not
+    the right one.
+    """
+    channels = np.sort(np.ravel(list(found)))
+    d = channels.size
+    if not d or (np.diff(channels) != 1).any():
+        return ""
+    pairs = {frozenset(pair) for pair in found}
+    for rows in (r for r in range(2, d) if d % r == 0):
+        order = channels.reshape(rows, -1).T.ravel()
+        for layout, (a, b) in (("half-split", (order[: d // 2], order[d // 2 :])),
+                               ("interleaved", (order[::2], order[1::2]))):  # fmt: skip
+            if {frozenset(map(int, pair)) for pair in zip(a, b, strict=True)} == pairs:
+                view = f"({rows}, {d // rows})"
+                return f": they are {layout} after the channels are viewed as {view} and transposed"
+    return ""

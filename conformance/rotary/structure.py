@@ -22,6 +22,7 @@ from .diagnose_pairs import (
     LOGITS,
     ONE_TENSOR,
     exchanged_results,
+    reordered,
     wrong_blocks,
 )
 from .several.slices import of_slice
@@ -169,7 +170,8 @@ def structure(run: Run, encoding: Rotary, measured: Measured) -> Rotary | None:
         at = int(np.flatnonzero((first == p.a) | (second == p.a))[0])
         run.add(
             "layout",
-            f"pairs are {got}, declared {layout or 'others'}",
+            f"pairs are {got}, declared {layout or 'others'}"
+            + reordered(found) * (not measured.layout()),
             f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
             remedy=_permutation(encoding, other)
             if known and run.report.surface not in ONE_TENSOR

@@ -24,6 +24,7 @@ CASES = {
     "ad/a14-086": "a call gets the first angles of the longest call before, if it is no longer",
     "ad/a14-088": "is the number of tokens since the last chunk of several tokens began",
     "ad/a14-098": "rows are viewed as (2, d/2, heads) and put in the order (d/2, 2, heads)",
+    "ad/a14-040": "they are half-split after the channels are viewed as (2, 32) and transposed",
     "ae/a15-008": "the row used is that of the declared position - the first position of the call",
     "ae/a15-009": "is that of the index in the call + the first position of the call",
     "ae/a15-010": "the offset is added after the multiplication by 1000, not before",
@@ -31,7 +32,7 @@ CASES = {
 #: Those of less than 0.75 s.
 DAY = {
     "ab/a12-027", "ab/a12-105", "ab/a12-108", "ab/a12-112", "ac/a13-078", "ac/a13-079",
-    "ac/a13-116", "ae/a15-010",
+    "ac/a13-116", "ad/a14-040", "ae/a15-010",
 }  # fmt: skip
 
 

@@ -103,7 +103,7 @@ CASES = {
     ),
     "two steps": (
         KERPLE, {"aligned": False, "r1": np.ones(4)},
-        "counts queries from 0", "r1 is left out",
+        "query i has the position of key i", "r1 is left out",
     ),
     "a mask and a scale": (
         ATTENTION, {"own": False, "scale": 1 / 16},
