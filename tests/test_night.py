@@ -9,23 +9,30 @@ from tests.tool import tool
 
 TOOL = tool("seconds")
 ROOT = Path(__file__).resolve().parents[1]
-SHORT = {f"tests/test_a.py::test_short[{n}]": 0.1 for n in range(7)}
-LONG = {f"tests/test_a.py::test_long[{n}]": n / 10 for n in (5, 1, 4, 2)}
-ALONE = {"tests/test_a.py::A::test_alone": 0.8}
-FIRST = {"tests/test_a.py::test_first[1]": 0.7, "tests/test_a.py::test_first[2]": 0.8}
+
+
+def tenths(number):
+    """Return a processor time in tenths of what a function may take by day."""
+    return number * night.SECONDS / 10
+
+
+SHORT = {f"tests/test_a.py::test_short[{n}]": tenths(1) for n in range(7)}
+LONG = {f"tests/test_a.py::test_long[{n}]": tenths(n) for n in (6, 1, 5, 2)}
+ALONE = {"tests/test_a.py::A::test_alone": tenths(11)}
+FIRST = {"tests/test_a.py::test_first[1]": tenths(9), "tests/test_a.py::test_first[2]": tenths(11)}
 
 
 def test_the_cheapest_cases_run_by_day_until_the_time_is_used():
     functions = night.longer(SHORT | LONG | ALONE | FIRST)
     names = ("A::test_alone", "test_first", "test_long")
     assert [*functions] == [f"tests/test_a.py::{name}" for name in names]
-    left_out = {"tests/test_a.py::test_long[5]", "tests/test_a.py::test_first[2]", *ALONE}
+    left_out = {"tests/test_a.py::test_long[6]", "tests/test_a.py::test_first[2]", *ALONE}
     assert night.by_night(functions) == left_out
 
 
 def test_the_file_comes_back_as_it_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(night, "MEASURED", tmp_path / "seconds.csv")
-    strange = {'tests/test_a.py::test_strange[a, "b"[0]-\\u274c]': 2.0}
+    strange = {'tests/test_a.py::test_strange[a, "b"[0]-\\u274c]': tenths(20)}
     night.write(SHORT | LONG | strange)
     assert night.read() == LONG | strange
 

@@ -80,12 +80,11 @@ def _declared(folder, text, surface):
         return preset(text.split('"')[1]) if text else None
     if text.startswith("@enc/"):
         every = json.loads((folder / "enc.json").read_text(encoding="utf-8"))
-        declared = every[text.removeprefix("@enc/").removesuffix(".json")]
-        if "encodings" in declared:  # those of a model's layers
-            return from_dict(declared)
-        text = json.dumps(declared)
+        text = json.dumps(every[text.removeprefix("@enc/").removesuffix(".json")])
     elif text.startswith("@"):
         text = f"@{folder / text[1:]}"
+    if '"encodings"' in text:  # those of a model's layers
+        return from_dict(json.loads(text))
     return load_declaration(text, surface)
 
 
