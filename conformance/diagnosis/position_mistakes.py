@@ -195,6 +195,42 @@ def batch(x: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(x.shape[0])[:, None, None], x.shape[:-1])
 
 
+#: How tokens get the place of others.
+_RESHAPED = "as where x is reshaped, not transposed, to"
+
+
+def other_tokens(
+    row: np.ndarray, head: np.ndarray, index: np.ndarray, rows: int, heads: int, size: Any
+) -> dict[str, np.ndarray]:
+    """Return the tokens that a wrong reshape may select, from the index on each axis (B, H, S).
+
+    ``size`` is the number of tokens of a row, or that of the chunk of each token.
+    """
+    b, h, n = rows, heads, size
+    of_equal = np.where(n == b, row, np.where(n == h, head, index))
+    return {
+        "h, the number of the head": np.where(head < n, head, index),
+        "b, the number of the row": np.where(row < n, row, index),
+        "b if S = B, h if S = H, else s (the axis of tokens is found by its length)": of_equal,
+        "h modulo S": (head + 0 * index) % n,
+        "(b S + s) // B": (row * n + index) // b,
+        "(s B + b) modulo S": (index * b + row) % n,
+        f"(h S + s) // H, {_RESHAPED} (B, S, H, D)": (head * n + index) // h,
+        "(s H + h) modulo S": (index * h + head) % n,
+        f"((b H + h) S + s) // (B H), {_RESHAPED} (S, B, H, D)": ((row * h + head) * n + index)
+        // (b * h),
+        "S - 1 - s": n - 1 - index,
+        **{
+            f"s + (-S modulo {tile}), at most S - 1, as where the last block of {tile} tokens is "
+            f"moved back to be full": np.minimum(
+                index + (-n % tile) * ((n > tile) & (index >= n - tile)), n - 1
+            )
+            for tile in (16, 32, 64, 128)
+        },
+        **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
+    }
+
+
 @dataclass(frozen=True)
 class Tokens:
     """The start, index and number of the tokens of a call; the arrays broadcast to (B, H, S)."""

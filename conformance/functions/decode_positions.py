@@ -51,6 +51,21 @@ def decode_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("decode-offset", "every generated token has the position of the first",
          lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n),
          f"{_NEXT}: advance by 1 for every token."),
+        ("decode-offset", "the number of the step is added to the position before: prompt_len, "
+         "prompt_len + 1, prompt_len + 3, prompt_len + 6, ...",
+         lambda prompt, n: pr.decode_positions(prompt, n) + np.arange(n) * (np.arange(n) - 1) // 2,
+         f"{_NEXT}: advance by 1 for every token, not by the number of the step."),
+        ("decode-offset", "every generated token advances by 2",
+         lambda prompt, n: pr.decode_positions(prompt, n) + np.arange(n),
+         f"{_NEXT}: advance by 1 for every token."),
+        ("decode-offset", "generated tokens are counted back from the prompt",
+         lambda prompt, n: pr.decode_positions(prompt, n) - 2 * np.arange(n),
+         f"{_NEXT}: advance by 1 for every token."),
+        ("decode-offset", "every generated token after the second has the position of the second",
+         lambda prompt, n: pr.decode_positions(prompt, np.minimum(n, 2)).take(
+             np.minimum(np.arange(n), 1), axis=-1
+         ),
+         f"{_NEXT}: advance by 1 for every token, also after the second."),
         ("padding", "every row continues at the length of the longest prompt",
          lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n),
          own),

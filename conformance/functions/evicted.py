@@ -136,6 +136,13 @@ def _mistakes(encoding: Any) -> Iterator[Mistake]:
         lambda *call: _last_block(encoding, *call),
         "Move the keys of the last, shorter block too.",
     )
+    yield written(
+        "stale-cache",
+        "keys are moved within one buffer, the last one first: where more keys move than are "
+        "dropped, they are read after other keys were written over them, and turn again",
+        lambda *call: _last_first(encoding, *call),
+        "Move the key after the gap first, then the next one, or write to another buffer.",
+    )
     for n in (4, 1, 2, 8, 16):
         yield written(
             "kept-keys",
@@ -188,6 +195,15 @@ def _some(
                 return -dropped * (of(np.arange(n), n, kept, dropped) == moves)
 
             yield "stale-cache", f"{words} {text}", by(rest)
+
+
+def _last_first(encoding: Any, k: np.ndarray, kept: int, dropped: int) -> Truth:
+    """Return the eviction whose places are filled from the last one on, within one buffer."""
+    later = np.arange(k.shape[2] - kept - dropped)
+    again = (later.size - 1 - later) // dropped if dropped else 0 * later
+    taken = k[:, :, kept + dropped + later + again * dropped]
+    moved = _moved(encoding, taken, -dropped * (again + 1))
+    return joined([_moved(encoding, k[:, :, :kept], 0), moved])
 
 
 def _last_block(encoding: Any, k: np.ndarray, kept: int, dropped: int) -> Truth:

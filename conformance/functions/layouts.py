@@ -8,6 +8,7 @@ factor m.  A channel that passes through has A = |n| and B = 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import permutations, product
 from typing import Any
@@ -23,7 +24,7 @@ from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
-from .function import Arguments, Function, Plain, several, written
+from .function import Arguments, Function, Plain, Returned, several, written
 
 #: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.  The last
 #: hidden size is that of other heads, of half the width.
@@ -96,22 +97,55 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "the channels of each pair are exchanged",
          rows(lambda at: at[:, ::-1].swapaxes(1, 2))),
     )  # fmt: skip
-    whole = encoding is None or d == encoding.head_dim
-    for viewed, order in product(permutations(range(3)), repeat=2) if whole else ():
-        if viewed == order or (viewed, order) == ((0, 1, 2), (0, 2, 1)):
+    yield from (one for *_, one in _views(encoding))
+
+
+#: The order of the rows of interleaved weights.
+_DECLARED = (0, 2, 1)
+
+
+def _views(encoding: Any) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], Mistake]]:
+    """Yield rows that are viewed as some axes and put in another order, if all are permuted."""
+    if encoding is not None and encoding.rotary_dim != encoding.head_dim:
+        return
+    for viewed, order in product(permutations(range(3)), repeat=2):
+        if viewed == order or (viewed, order) == ((0, 1, 2), _DECLARED):
             continue  # nothing is permuted, or as declared
         seen, made = (f"({', '.join(_ROWS[axis] for axis in axes)})" for axes in (viewed, order))
         text = f"rows are viewed as {seen} and put in the order {made}"
         remedy = "They are (heads, 2, d/2), and (heads, d/2, 2) is declared."
-        yield written(code, text, partial(_viewed, viewed=viewed, order=order), remedy)
+        of = partial(_viewed, viewed=viewed, order=order)
+        yield viewed, order, written("permutation", text, of, remedy)
+
+
+def _reversed_axes(encoding: Any) -> Iterator[Together]:
+    """Yield rows of which one axis runs backwards, in the declared order or in another one."""
+    own = (0, 1, 2)
+    every = [(own, _DECLARED, None), *_views(encoding), (own, own, None)]
+    for (viewed, order, other), axis in product(every, (1, 0, 2)):
+        of = partial(_viewed, viewed=viewed, order=order, reversed_axes=(axis,))
+        text = f"the axis {_ROWS[axis]} of the rows, (heads, 2, d/2), runs backwards"
+        if viewed == order:
+            text += ", and nothing else is permuted"
+        one = written("permutation", text, of, "Keep the order of the rows on every axis.")
+        yield [one] if other is None else both(other, one, one.predict)
 
 
 def _viewed(
-    w: np.ndarray, n: int, *, viewed: tuple[int, ...], order: tuple[int, ...]
+    w: np.ndarray,
+    n: int,
+    *,
+    viewed: tuple[int, ...],
+    order: tuple[int, ...],
+    reversed_axes: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Return rows that are taken for the axes ``viewed`` of :data:`_ROWS`, in another order."""
+    """Return rows that are taken for the axes ``viewed`` of :data:`_ROWS`, in another order.
+
+    ``reversed_axes`` are axes of :data:`_ROWS` that run backwards.
+    """
     sizes = (n, 2, len(w) // n // 2)
     view = w.reshape(*(sizes[axis] for axis in viewed), *w.shape[1:])
+    view = np.flip(view, [viewed.index(axis) for axis in reversed_axes])
     moved = view.transpose(*(viewed.index(axis) for axis in order), *range(3, view.ndim))
     return np.asarray(moved.reshape(w.shape))
 
@@ -167,7 +201,10 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _normed_together(encoding: Any) -> Iterator[Together]:
-    """Yield a mistake of the norm in another rotation."""
+    """Yield a wrong norm with a wrong weight, and a mistake of the norm in another rotation."""
+    rotated = _applied(encoding)
+    for (one, norm), (two, weight) in product(_norms(encoding), _weightings(encoding)):
+        yield both(one, two, Returned(lambda x, w, at, n=norm, v=weight: rotated(v(w) * n(x), at)))
     for code, message, other in rotary_variants(encoding):
         turned = written(code, message, lambda x, w, at: x)
         for one in _norm_mistakes(other):
@@ -183,82 +220,117 @@ def _norm_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda x, w, at: w * _norm(turned(x, at)), order),
         (code, "the weight comes after the rotation",
          lambda x, w, at: w * turned(_norm(x), at), order),
-        (code, "there is no norm", lambda x, w, at: turned(w * x, at), order),
-        (code, "the norm is over all heads, not over each",
-         lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True)), at)),
-        (code, "the norm is over all channels of all tokens, not over each token",
-         lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (2, 3), keepdims=True)), at)),
-        (code, "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
-         lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
-    for eps in _EPS:
-        yield written(
-            "amplitude",
-            f"{eps:g} is added to the mean of squares, declared 1e-06",
-            lambda x, w, at, eps=eps: turned(
-                w * x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps), at
-            ),
+    for mistake, norm in _norms(encoding):
+        yield replace(mistake, predict=Returned(lambda x, w, at, of=norm: turned(w * of(x), at)))
+    for mistake, weight in _weightings(encoding):
+        yield replace(
+            mistake, predict=Returned(lambda x, w, at, of=weight: turned(of(w) * _norm(x), at))
         )
-    yield from _partly_normed(encoding, turned)
-    for words, move in (
-        ("from interleaved to half-split order", lambda w: np.r_[w[::2], w[1::2]]),
-        ("from half-split to interleaved order", lambda w: w.reshape(2, -1).T.ravel()),
-        ("into reverse order", lambda w: w[::-1]),
-        ("by exchanging its halves", lambda w: np.roll(w, w.size // 2)),
-    ):
-        yield written(
-            code,
-            f"the weight of the norm is permuted {words}, but the channels of x are not",
-            lambda x, w, at, of=move: turned(of(w) * _norm(x), at),
-            "Give channel c of each head the weight of channel c: permute it with the rows of the "
-            "projection, or not at all.",
-        )
-    for message, factor in (
-        ("x is divided by its standard deviation, whose mean is subtracted, not by the root of "
-         "the mean of squares",
-         lambda x, w: w * x / np.std(x, axis=-1, keepdims=True)),
-        ("the mean of squares is divided by head_dim - 1, not by head_dim",
-         lambda x, w: w * _norm(x) * np.sqrt(1 - 1 / x.shape[-1])),
-        ("the weight is missing", lambda x, w: _norm(x)),
-        ("1 is added to the weight", lambda x, w: (1 + w) * _norm(x)),
-        ("1 is subtracted from the weight", lambda x, w: (w - 1) * _norm(x)),
-        ("the sum of squares is not divided by head_dim",
-         lambda x, w: w * _norm(x) / np.sqrt(x.shape[-1])),
-        ("the mean of squares is taken without a root", lambda x, w: w * _norm(x) ** 2 / x),
-        ("the weight is applied twice", lambda x, w: w * w * _norm(x)),
-    ):  # fmt: skip
-        yield written(
-            "amplitude", message, lambda x, w, at, factor=factor: turned(factor(x, w), at)
-        )
+    rotated, d = _rotated(encoding), encoding.head_dim
+    if not rotated.all():
+        count, remedy = int(rotated.sum()), _OF_ALL.format(d=d)
+        text = f"only the {count} rotated channels are normalised"
+        for message, of in (
+            (f"{text}, by their own norm", lambda x: _over(x, rotated)),
+            (text, _norm),
+        ):
+            yield written(
+                code,
+                message,
+                lambda x, w, at, of=of: turned(np.where(rotated, w * of(x), x), at),
+                remedy,
+            )
 
 
-def _partly_normed(encoding: Rotary, turned: Function) -> Iterator[Mistake]:
-    """Yield norms that take rotated and other channels apart, if there are both."""
+#: What is right where some channels are not rotated.
+_OF_ALL = "Divide all {d} channels by the root of the mean square of all {d}, then rotate."
+#: What is right for the weight of a norm.
+_ITS_OWN = (
+    "Give channel c of each head the weight of channel c: permute it with the rows of the "
+    "projection, or not at all."
+)
+
+
+def _norms(encoding: Any) -> Iterator[tuple[Mistake, Function]]:
+    """Yield wrong norms, each with the function of x that makes it."""
+    rotated, d = _rotated(encoding), encoding.head_dim
+    rows: list[tuple[str, str, str, Function]] = [
+        (code, message, "", of) for code, message, of in (
+            ("norm-order", "there is no norm", lambda x: x),
+            ("norm-order", "the norm is over all heads, not over each",
+             lambda x: x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True))),
+            ("norm-order", "the norm is over all channels of all tokens, not over each token",
+             lambda x: x / np.sqrt(np.mean(x * x, (2, 3), keepdims=True))),
+            ("norm-order", "the norm subtracts the mean: it is LayerNorm, declared RMSNorm",
+             lambda x: _norm(x - x.mean(axis=-1, keepdims=True))),
+            *(("amplitude", f"{eps:g} is added to the mean of squares, declared 1e-06",
+               lambda x, eps=eps: x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps))
+              for eps in _EPS),
+            ("amplitude", "x is divided by its standard deviation, whose mean is subtracted, not "
+             "by the root of the mean of squares", lambda x: x / np.std(x, axis=-1, keepdims=True)),
+            ("amplitude", "the mean of squares is divided by head_dim - 1, not by head_dim",
+             lambda x: _norm(x) * np.sqrt(1 - 1 / x.shape[-1])),
+            ("amplitude", "the sum of squares is not divided by head_dim",
+             lambda x: _norm(x) / np.sqrt(x.shape[-1])),
+            ("amplitude", "the mean of squares is taken without a root", lambda x: _norm(x)**2 / x),
+        )
+    ]  # fmt: skip
+    if not rotated.all():
+        count = int(rotated.sum())
+        rows += [
+            ("norm-order", message, _OF_ALL.format(d=d), of) for message, of in (
+                (f"the norm is over the {count} rotated channels only, not over all {d}",
+                 lambda x: _over(x, rotated)),
+                (f"the norm is over the {d - count} channels that are not rotated, not over all "
+                 f"{d}", lambda x: _over(x, ~rotated)),
+                ("rotated and other channels have norms of their own",
+                 lambda x: np.where(rotated, _over(x, rotated), _over(x, ~rotated))),
+                (f"the {d - count} channels that are not rotated are weighted, but not normalised",
+                 lambda x: np.where(rotated, _norm(x), x)),
+            )
+        ]  # fmt: skip
+    for code, message, remedy, of in rows:
+        yield Mistake(code, message, Returned(of), remedy), of
+
+
+def _weightings(encoding: Any) -> Iterator[tuple[Mistake, Function]]:
+    """Yield wrong weights, each with the function of the weight that makes it."""
+    rotated = _rotated(encoding)
+    rows: list[tuple[str, str, str, Function]] = [
+        ("norm-order", f"the weight of the norm is permuted {words}, but the channels of x are not",
+         _ITS_OWN, of)
+        for words, of in (
+            ("from interleaved to half-split order", lambda w: np.r_[w[::2], w[1::2]]),
+            ("from half-split to interleaved order", lambda w: w.reshape(2, -1).T.ravel()),
+            ("into reverse order", lambda w: w[::-1]),
+            ("by exchanging its halves", lambda w: np.roll(w, w.size // 2)),
+        )
+    ]  # fmt: skip
+    rows += [
+        ("amplitude", "the weight is missing", "", lambda w: 1 + 0 * w),
+        ("amplitude", "1 is added to the weight", "", lambda w: 1 + w),
+        ("amplitude", "1 is subtracted from the weight", "", lambda w: w - 1),
+        ("amplitude", "the weight is applied twice", "", lambda w: w * w),
+    ]
+    if not rotated.all():
+        remedy = f"Multiply all {rotated.size} channels by their weights."
+        for words, some in (("", rotated), ("not ", ~rotated)):
+            text = f"the weight multiplies only the {some.sum()} channels that are {words}rotated"
+            rows.append(("amplitude", text, remedy, lambda w, some=some: np.where(some, w, 1.0)))
+    for code, message, remedy, of in rows:
+        yield Mistake(code, message, Returned(of), remedy), of
+
+
+def _rotated(encoding: Rotary) -> np.ndarray:
+    """Return which channels are rotated."""
     rotated = np.zeros(encoding.head_dim, bool)
     rotated[np.concatenate(encoding.pairs())] = True
-    count, d = int(rotated.sum()), encoding.head_dim
-    if count == d:
-        return
+    return rotated
 
-    def over(x: np.ndarray, some: np.ndarray) -> np.ndarray:
-        return np.asarray(x / np.sqrt(np.mean(x[..., some] ** 2, axis=-1, keepdims=True)))
 
-    for message, of in (
-        (f"the norm is over the {count} rotated channels only, not over all {d}",
-         lambda x, w: w * over(x, rotated)),
-        (f"the norm is over the {d - count} channels that are not rotated, not over all {d}",
-         lambda x, w: w * over(x, ~rotated)),
-        ("rotated and other channels have norms of their own",
-         lambda x, w: w * np.where(rotated, over(x, rotated), over(x, ~rotated))),
-        (f"only the {count} rotated channels are normalised, by their own norm",
-         lambda x, w: np.where(rotated, w * over(x, rotated), x)),
-        (f"only the {count} rotated channels are normalised",
-         lambda x, w: np.where(rotated, w * _norm(x), x)),
-        (f"the {d - count} channels that are not rotated are weighted, but not normalised",
-         lambda x, w: w * np.where(rotated, _norm(x), x)),
-    ):  # fmt: skip
-        remedy = f"Divide all {d} channels by the root of the mean square of all {d}, then rotate."
-        yield written("norm-order", message, lambda x, w, at, of=of: turned(of(x, w), at), remedy)
+def _over(x: np.ndarray, some: np.ndarray) -> np.ndarray:
+    return np.asarray(x / np.sqrt(np.mean(x[..., some] ** 2, axis=-1, keepdims=True)))
 
 
 def _applied(encoding: Rotary) -> Function:
@@ -309,7 +381,9 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
 
 
 LAYOUT_ROWS = {
-    "permute_weights": Plain(_weights, _weight_mistakes, "permutation", integers=False),
+    "permute_weights": Plain(
+        _weights, _weight_mistakes, "permutation", integers=False, together=_reversed_axes
+    ),
     "normed_apply": Plain(
         _normed,
         _normed_mistakes,

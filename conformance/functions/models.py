@@ -167,6 +167,7 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     for by in (1, -1):
         text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
         yield written(code, text, fixed(np.roll(flags, by)))
+    yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
     odd = np.flatnonzero(flags != np.bincount(flags.astype(int), minlength=2).argmax())
     if odd.size > 1 and np.unique(np.diff(odd)).size == 1:
         n = int(odd[1] - odd[0])
@@ -178,6 +179,8 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
 
         for start in range(n):
             text = f"{kind} start at layer {start}, declared {odd[0]}"
+            last = start == (flags.size - 1) % n
+            text += ": every such layer is counted from the last layer of the model" * last
             yield written(code, text, others(index % n == start))
         for other in sorted({*range(2, _PERIOD)} - {n}, key=lambda m: abs(m - n)):
             for start in (other - 1, *range(other - 1)):
@@ -185,7 +188,6 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
                 text += ordinal(n)
                 text += f"; the first is layer {start}" * (start != other - 1)
                 yield written(code, text, others(index % other == start))
-    yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
 def _other_layers(

@@ -13,7 +13,7 @@ from posenc_ref import MRoPEPositions
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from . import mrope_numbering as right
-from .function import several, written
+from .function import Returned, several, written
 from .mrope_common import (
     EXTENT,
     GRID,
@@ -140,7 +140,18 @@ def _from_zero(start: np.ndarray, item: Item) -> np.ndarray:
 
 
 def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
-    """Yield what goes wrong after images and videos."""
+    """Yield what goes wrong after images and videos, and in what is generated after them."""
+    for known in _extents(numbered, rule):
+        yield known
+        made = known.predict
+        if isinstance(made, Returned) and isinstance(made.function, Numbering):
+            later = made.function.beside(Numbering(numbered, rule, {"decode": last_token}))
+            text = f"{known.message}, and generated tokens go on after the last token"
+            if later is not None:
+                yield replace(known, message=text, predict=Returned(later))
+
+
+def _extents(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
     make = partial(as_rule, numbered, rule)
     area = _after(lambda t, h, w, item: max(h, w))
     remedy = "Start it at one more than the largest position so far, on any axis."
@@ -148,9 +159,6 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
         (EXTENT, "text after a video starts at its start + max(height, width), not after its "
          "largest position: it repeats positions of the video",
          make(after=area), remedy),
-        (EXTENT, "text after a video starts at its start + max(height, width), not after its "
-         "largest position, and generated tokens go on after the last token",
-         make(after=area, decode=last_token), remedy),
         (EXTENT, "text after an image or video starts at its start + the number of frames",
          make(after=_after(lambda t, h, w, item: t)), remedy),
         (EXTENT, "text after a video of several frames starts at its start + the number of frames",
@@ -232,7 +240,19 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         (TIME, "the seconds of videos are taken from the end of the list, the grids from its start",
          _seconds_backwards(rule), "Take the seconds of video n from place n of the list."),
         (TIME, "every video has the seconds of the first one",
-         at(lambda item: rate * item.first)),
+         at(lambda item: rate * (item.every[0] if item.every else 1))),
+        *(
+            (TIME, f"the seconds of a video are taken from the place of {words}, not from its own",
+             at(lambda item, of=of: rate * (item.every[of(item)] if item.every else 1)),
+             "Go on through seconds_per_grid with video_grids, from row to row: video n of the "
+             "batch has place n of both.")
+            for words, of in (
+                ("its number among the videos of its row", lambda item: item.films),
+                ("its number among the images and videos of its row", lambda item: item.before),
+                ("the number of its row", lambda item: item.row),
+                ("the last video", lambda item: -1),
+            )
+        ),
         (TIME, "the sound of a video is numbered after the video, not at the same times",
          make(sound_after_video=True)),
         (TIME, "the two markers before and after a video with its sound have positions of their own"

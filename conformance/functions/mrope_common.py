@@ -96,10 +96,11 @@ def _counts_grids(rule: Any) -> bool:
     return plain and rule.tokens_per_second is None
 
 
-def _by_counters(rule: Any, *arguments: Any) -> np.ndarray:
+def _by_counters(rule: Any, within: bool, *arguments: Any) -> np.ndarray:
     """Return positions of rows that begin with the first image and video of the batch.
 
-    A grid fills the tokens after its first one, as far as there are any.
+    A grid fills the tokens after its first one, as far as there are any, or those of its kind
+    (``within``).
     """
     given = Batch(*arguments)
     types = np.asarray(given.token_types)
@@ -117,6 +118,9 @@ def _by_counters(rule: Any, *arguments: Any) -> np.ndarray:
                 size = (t // (time if kind == VIDEO else 1), h // space, w // space)
                 part = start + np.indices(size).reshape(3, -1)
             here = real[at : at + part.shape[1]]
+            if within:
+                here = here[: np.cumprod(row[here] == kind).sum()]
+                part = part[:, : here.size]
             ids[:, b, here] = part[:, : here.size]
             at, start = at + part.shape[1], int(part.max()) + 1
         ids[:, b, types.shape[1] :] = start + np.arange(given.n_steps)
@@ -160,9 +164,10 @@ def row_mistakes(number: Numbered, rule: Any) -> Iterator[Mistake]:
          make(restart=True), _EVERY),
         *(
             ("row-offset", "every row takes the sizes of images and videos from the first one on: "
-             "its tokens are filled with grids of another size",
-             partial(_by_counters, rule), _EVERY)
-            for _ in range(_counts_grids(rule))
+             f"its tokens are filled with grids of another size{words}",
+             partial(_by_counters, rule, within), _EVERY)
+            for words, within in (("", False), (", as far as there are tokens of its kind", True))
+            if _counts_grids(rule)
         ),
         ("padding", "rows with padding on the left start at the number of their first real column, "
          "not at 0", changed(_column_first), "Start every row at 0, at its first real token."),

@@ -23,8 +23,10 @@ class Item:
     step: float  #: positions between frames, before truncation
     seconds: float = 1.0  #: seconds between frames
     frame: int = 0  #: the number of a separated frame
-    first: float = 1.0  #: the seconds of the first video
+    every: tuple[float, ...] = ()  #: the seconds of all videos
     before: int = 0  #: the number of images and videos before it in the row
+    films: int = 0  #: the number of videos before it in the row
+    row: int = 0
 
     @property
     def tokens(self) -> int:
@@ -79,7 +81,7 @@ def numbered(
     for b, row in enumerate(types):
         if restart:
             items = _items(rule, batch)
-        start, parts, seen = np.zeros((3, 1)), [np.zeros((3, 0))], 0
+        start, parts, seen, watched = np.zeros((3, 1)), [np.zeros((3, 0))], 0, 0
         runs = [
             np.array(list(run))
             for _, run in groupby(row[mask[b]].tolist(), lambda kind: min(kind, VIDEO))
@@ -98,7 +100,8 @@ def numbered(
             item = next(items[int(run.min())], None)
             if item is None or item.tokens != (run != AUDIO).sum():
                 raise ValueError("the tokens do not fit the grids")
-            item, seen = replace(item, before=seen), seen + 1
+            item = replace(item, before=seen, films=watched, row=b)
+            seen, watched = seen + 1, watched + (VIDEO in run)
             grid, sounds = place(start, item), int((run == AUDIO).sum())
             part = np.zeros((3, run.size))
             part[:, run != AUDIO] = grid
@@ -126,6 +129,6 @@ def _items(rule: MRoPEPositions, batch: Batch) -> dict[int, Iterator[Item]]:
                 continue
             rate = rule.tokens_per_second
             step = 1.0 if rate is None else rate * seconds
-            yield Item(rule, size, step, seconds, first=every[0])
+            yield Item(rule, size, step, seconds, every=tuple(every))
 
     return {IMAGE: images(), VIDEO: videos()}

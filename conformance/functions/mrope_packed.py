@@ -17,7 +17,7 @@ from posenc_ref.conformance.diagnosis.together import Together, both
 
 from .function import Arguments, Function, PlainCall, several, written
 from .mrope_common import Kind, as_rule, two_of_rule
-from .mrope_layouts import Batch
+from .mrope_layouts import TEXT, Batch
 
 
 def packed_calls(kind: Kind, rule: Any) -> Iterator[Arguments]:
@@ -35,7 +35,12 @@ def packed_calls(kind: Kind, rule: Any) -> Iterator[Arguments]:
     yield _arguments("many documents", kind, rule, found["many rows"])
     first, last = found["a wide image"][0], found["a tall image"][0]
     with suppress(ValueError):  # in some models, text belongs to the grid of an image
-        yield _arguments("an image after an image", kind, rule, [first[:-1], last[1:]], False)
+        for name, rows in (
+            ("an image after an image", [first[:-1], last[1:]]),
+            ("text after an image", [first[:-1], *found["text"]]),
+            ("an image after text", [first, last[1:]]),
+        ):
+            yield _arguments(name, kind, rule, rows, False)
 
 
 def _arguments(
@@ -76,7 +81,9 @@ def _of_documents(known: Mistake, *, joined: bool = False) -> Mistake:
         ids = known.predict(replace(call, arguments=tuple(given)))
         return None if ids is None else call.truth(ids.value[:, given.attention_mask == 1])
 
-    return replace(known, predict=predict)
+    return replace(
+        known, message=known.message.replace("of its row", "of its document"), predict=predict
+    )
 
 
 def _going_on(known: Mistake) -> Mistake:
@@ -133,11 +140,12 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(_numbered(kind, rule, joined=True)(*call) - starts)
 
-    def runs_first(*call: Any) -> np.ndarray:
+    def runs_first(texts: bool, *call: Any) -> np.ndarray:
         ids, types = _numbered(kind, rule)(*call), np.asarray(call[0])
         ends = np.cumsum(call[4])
         for start, middle, end in zip(np.r_[0, ends], ends, ends[1:], strict=False):
-            if start < middle < end and types[middle - 1] == types[middle] != 0:
+            here = start < middle < end and types[middle - 1] == types[middle]
+            if here and (types[middle] == TEXT) == texts:
                 ids[:, middle:end] += ids[:, start:middle].max() + 1
         return np.asarray(ids)
 
@@ -184,7 +192,11 @@ def packed_mistakes(kind: Kind, rule: Any) -> Iterator[Mistake]:
             for axis in range(rule.num_axes)
         ),
         ("packing", "a document that begins with an image or a video does not start again at 0 "
-         "after one that ends with one: runs of one type are found across documents", runs_first,
+         "after one that ends with one: runs of one type are found across documents",
+         partial(runs_first, False),
+         "Separate the documents first, then find the runs of one type in each."),
+        ("packing", "a document that begins with text does not start again at 0 after one that "
+         "ends with text: runs of text are found across documents", partial(runs_first, True),
          "Separate the documents first, then find the runs of one type in each."),
         ("packing", "the number of tokens before a document is subtracted, not its first position",
          tokens_before, "Number each document by itself, then join the results."),

@@ -28,6 +28,8 @@ _SOME = 64
 _REACH = 4160
 #: Positions from this one on may be out of reach, such as the sum of those of several rows.
 _FAR = 2**12
+#: From this position on, the tolerance may hide the next one.
+_COARSE = 2**15
 #: The most tokens of a call that are decoded, and the most wrong calls.
 _TOKENS, _CALLS = 400, 12
 #: The name of the variable that is 1 for positions (S,) and 2 for positions (B, S).
@@ -100,7 +102,7 @@ def name_positions(
     if not known:
         return False
     bad = {id(one) for one in wrong}
-    known += [_right(one) for one in calls if id(one) not in bad]
+    known += [_right(one) for one in calls if id(one) not in bad and _tells(run, one)]
     code = code if code == "state" else _code_of_lines(run, wrong) or code
     rule, more = _proved(run, calls, known, again, reach, between)
     if not more and _differ(known) < _FEWEST:
@@ -319,6 +321,15 @@ def _right(one: JudgedCall) -> _Seen:
     """Return a right call: its tokens have the declared positions."""
     v = one.facts.variables()
     return _Seen(one, _wide(v[DECLARED], one), v)
+
+
+def _tells(run: Run, one: JudgedCall) -> bool:
+    """Return whether a right call shows its positions: the next ones would be clearly wrong."""
+    if _largest(one) < _COARSE:
+        return True
+    declared = _wide(one.facts.variables()[DECLARED], one)
+    off = scores(run, one, one.facts.rotated_to(declared + 1))
+    return bool(off.max(initial=0) > 2 * run.budget)
 
 
 def _made(again: Callable[[], Iterable[JudgedCall]]) -> list[JudgedCall]:

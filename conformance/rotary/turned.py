@@ -19,6 +19,7 @@ from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import LARGEST, in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import other_tokens
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -157,30 +158,14 @@ def _elsewhere(
     b, n = rows.shape
     h = head.shape[1]
     same = {"(b H + h) modulo B": (row * h + head) % b, "h modulo B": (head + 0 * row) % b}
-    by_size = row if n == b else head if n == h else index
-    tokens = {
-        "h, the number of the head": np.where(head < n, head, index),
-        "b, the number of the row": np.where(row < n, row, index),
-        "b if S = B, h if S = H, else s (the axis of tokens is found by its length)": by_size,
-        "h modulo S": (head + 0 * index) % n,
-        "(b S + s) // B": (row * n + index) // b,
-        "(s B + b) modulo S": (index * b + row) % n,
-        "(h S + s) // H": (head * n + index) // h,
-        "(s H + h) modulo S": (index * h + head) % n,
-        "S - 1 - s": n - 1 - index,
-        **{
-            f"s + (-S modulo {tile}), at most S - 1, as where the last block of {tile} tokens is "
-            f"moved back to be full": np.minimum(
-                index + (-n % tile) * ((n > tile) & (index >= n - tile)), n - 1
-            )
-            for tile in (16, 32, 64, 128)
-        },
-        **{f"s modulo {tile}": index % tile for tile in (2, 4, 8, 16, 32, 64, 128)},
-    }
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
-    for text, at in tokens.items():
+    for text, at in other_tokens(row, head, index, b, h, n).items():
         here = np.broadcast_to(at, (b, h, n))
         found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
+    flat = row * n + index
+    found["the position there if (rows, tokens) is transposed and reshaped to its own shape"] = (
+        rows[flat % b, flat // b]
+    )
     packed = ((row * n + index) * h + head) % (b * n)
     found[f"{ALONE}(t H + h) modulo B S, t = b S + s, counted through all rows of the batch"] = (
         rows.ravel()[packed]

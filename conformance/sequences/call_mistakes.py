@@ -126,24 +126,68 @@ def state_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "Use the offset that is passed, not a count of earlier tokens that the instance keeps.",
         ),
         (
-            "an offset of 0 is taken for a missing one: the call goes on where the one before it "
-            "ended",
-            _or_on,
-            "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
-        ),
-        (
-            "positions never go back: a call starts at its offset or where the calls before it "
-            "ended, whichever is larger",
-            _never_back,
-            "Use the offset that is passed, also if it is smaller than the positions so far.",
-        ),
-        (
             "the offset of the first call is kept",
             lambda c: c.sequence[0][1],
             "Use the offset that is passed with each call, not the one of the first call.",
         ),
     )
+    yield from _going_on(begun=False)
     yield from kept_tables(kept)
+
+
+#: Calls that go on where the one before ended, in words, and which they are: from their offset,
+#: their length and the end of the call before. What to do about them.
+_GOES_ON: tuple[tuple[str, Callable[[int, int, int], bool], str], ...] = (
+    (
+        "an offset of 0 is taken for a missing one: the call goes on where the one before it ended",
+        lambda offset, size, end: offset == 0,
+        "Ask whether the offset is None, not whether it is 0 (an empty offset is not 0).",
+    ),
+    (
+        "positions never go back: a call starts at its offset or where the calls before it ended, "
+        "whichever is larger",
+        lambda offset, size, end: offset < end,
+        "Use the offset that is passed, also if it is smaller than the positions so far.",
+    ),
+    (
+        "positions have no gaps: a call starts at its offset or where the call before it ended, "
+        "whichever is smaller",
+        lambda offset, size, end: offset > end,
+        "Use the offset that is passed, also if it is larger than the positions so far.",
+    ),
+    *(
+        (
+            f"a call {words} goes on where the one before it ended, whatever its offset",
+            which,
+            "Use the offset that is passed in every call, not a count that the instance keeps.",
+        )
+        for words, which in (
+            ("with an offset other than 0", lambda offset, size, end: offset > 0),
+            ("of one token", lambda offset, size, end: size == 1),
+            ("of several tokens", lambda offset, size, end: size > 1),
+            ("of one token with an offset other than 0",
+             lambda offset, size, end: size == 1 and offset > 0),
+        )
+    ),
+)  # fmt: skip
+
+
+def _going_on(*, begun: bool) -> Iterator[Mistake]:
+    """Yield instances whose calls go on where the one before ended, if they are of some kind.
+
+    ``begun``: the first call goes on from 0; otherwise it starts at its offset.
+    """
+    for text, which, remedy in _GOES_ON:
+        said = text + ", and the first one at 0" * begun
+        yield Mistake("state", said, partial(_at_end, which, begun), remedy)
+
+
+def _at_end(which: Callable[[int, int, int], bool], begun: bool, call: InTurn) -> Truth:
+    start = end = 0
+    for i, (size, offset) in enumerate(call.sequence[: call.index + 1]):
+        start = end if (begun or i) and which(offset, size[2], end) else offset
+        end = start + size[2]
+    return call.at(start + np.arange(call.x.shape[2]))
 
 
 def counters() -> Iterator[Mistake]:
@@ -158,6 +202,7 @@ def counters() -> Iterator[Mistake]:
             return call.at(start(call) + np.arange(call.x.shape[2]))
 
         yield Mistake("state", f"the offset is not used: {words}", counted, remedy)
+    yield from _going_on(begun=True)
 
 
 def _added_up() -> Iterator[Mistake]:
@@ -231,20 +276,3 @@ def _captured(call: InTurn, warm: int) -> int:
         if i < warm or size[2] not in graphs:
             graphs[size[2]] = start
     return graphs[call.x.shape[2]]
-
-
-def _or_on(call: InTurn) -> int:
-    """Return the offset, or the end of the call before if the offset is 0."""
-    end = 0
-    for size, start in call.sequence[: call.index]:
-        end = (start or end) + size[2]
-    return int(call.offset[0]) or end
-
-
-def _never_back(call: InTurn) -> int:
-    """Return the larger of the offset and the end of the calls before, which start so as well."""
-    start, end = 0, 0
-    for size, offset in call.sequence[: call.index + 1]:
-        start = max(offset, end)
-        end = start + size[2]
-    return start

@@ -12,9 +12,9 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.mistake import Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import Tokens
+from posenc_ref.conformance.diagnosis.position_mistakes import Tokens, other_tokens
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.oracle.apply import joined
 from posenc_ref.conformance.oracle.calls import at_length
@@ -152,10 +152,15 @@ class Chunked:
                 after_longer
             )[t.chunk],
         }
-        rows = {"the batch row": row, "the head": head}
+        of_token = {name: v[self.tail] for name, v in of_token.items()}
+        row, head = (np.expand_dims(v, -1) for v in (row, head))
+        start, index = (v[self.tail] for v in (t.start, t.index))
+        others = other_tokens(row, head, index, *self.x.shape[:2], t.size[self.tail])
         return {
-            **{name: v[self.tail] for name, v in of_token.items()},
-            **{name: np.expand_dims(v, -1) for name, v in rows.items()},
+            **of_token,
+            "the batch row": row,
+            "the head": head,
+            **{f"{ALONE}of the chunk {text}": start + at for text, at in others.items()},
         }
 
     def tokens(self) -> ChunkTokens:

@@ -30,7 +30,7 @@ from .call import first_positions
 from .call_mistakes import ENDS, InTurn, counters, kept, overwritten, state_mistakes
 from .grown_state import name_growth
 from .kept_lengths import calls_in_turn
-from .kept_tables import Call, last_rows, moved_tables
+from .kept_tables import Call, grown_tables, last_rows, moved_tables
 from .offset_mistakes import offset_mistakes
 from .shared_memory import written_last
 
@@ -212,7 +212,8 @@ def _named_kept(
                  for one in ask(Probe("sequences", name, calls))]  # fmt: skip
         if failed(run, turns):
             seen = [*alone, *turns]
-            known = chain(counters(), likely(run, seen, last_rows(kept)))
+            of_tables = chain(last_rows(kept), grown_tables(kept), moved_tables(kept))
+            known = chain(counters(), likely(run, seen, of_tables))
             return match(run, seen, known, parts=False, whole=True)
     return False
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.conditions import Variables
+from posenc_ref.conformance.diagnosis.conditions import ALONE, Variables
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import (
     Tokens,
@@ -19,6 +19,7 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     heads,
     of_any_start,
     only_first_row,
+    other_tokens,
 )
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.oracle.calls import at_length
@@ -89,6 +90,10 @@ class Offset:
             "the sum of the offsets up to this row": np.cumsum(start, 0) + none,
             "the sum of the offsets of earlier rows": np.cumsum(start, 0) - start + none,
             "the offset of the row before": np.roll(start, 1, 0) + none,
+            **{
+                f"{ALONE}{text}": start + at
+                for text, at in other_tokens(row, head, index, *self.x.shape[:3]).items()
+            },
         }
 
 
@@ -188,6 +193,27 @@ def offset_mistakes() -> Iterator[Mistake]:
         "i, as if there were one offset for each token",
         partial(_along, 2),
         f"{OWN} Give the offsets the shape (B, 1, 1) before they are added to the index.",
+    )
+    yield from mistakes(
+        "row-offset",
+        lambda of: lambda call: call.at(of(call.offset, call.x.shape[2])[:, None]),
+        (
+            "positions are made as (tokens, rows) and reshaped, not transposed, to (rows, tokens)",
+            lambda start, n: (start + np.arange(n)[:, None]).reshape(start.size, n),
+            f"{OWN} Transpose (tokens, rows) to (rows, tokens): a reshape mixes the rows.",
+        ),
+        (
+            "where rows and tokens are one axis, the offsets are tiled, not repeated",
+            lambda start, n: np.tile(start, n).reshape(start.size, n) + np.arange(n),
+            f"{OWN} Repeat each offset S times (repeat, not tile).",
+        ),
+        (
+            "where rows and tokens are one axis, the index is repeated, not tiled",
+            lambda start, n: (
+                start[:, None] + np.repeat(np.arange(n), start.size).reshape(start.size, n)
+            ),
+            f"{OWN} Repeat the whole index, arange(S), for each row (tile, not repeat).",
+        ),
     )
     yield from mistakes(
         "position-range",

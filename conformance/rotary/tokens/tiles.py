@@ -45,6 +45,7 @@ def first_of_tiles(most: int) -> Iterator[Mistake]:
 
     Tiles have less than ``most`` tokens.
     """
+    yield from _last_tiles(most)
     for n in (n for n in _TILES if n < most):
 
         def first(call: Any, n: int = n) -> np.ndarray:
@@ -70,3 +71,23 @@ def first_of_tiles(most: int) -> Iterator[Mistake]:
                 return apply_truth(call.encoding, call.x, used(call))
 
             yield Mistake(ELEMENTS, words, predict, remedy)
+
+
+def _last_tiles(most: int) -> Iterator[Mistake]:
+    """Yield tokens of a last, incomplete tile that share the position of one token."""
+    remedy = "Load the position of every token of the last, incomplete tile too."
+    for n in (n for n in (2, 4, *_TILES) if n < most):
+        for words, of in (
+            ("the first of them", lambda i, size, start: np.minimum(i, start)),
+            ("the last of them", lambda i, size, start: np.where(i < start, i, size - 1)),
+            ("the last token before them", lambda i, size, start: np.minimum(i, max(start - 1, 0))),
+            ("the first token of the call", lambda i, size, start: np.where(i < start, i, 0)),
+        ):
+
+            def predict(call: Any, n: int = n, of: Any = of) -> Truth:
+                size = call.x.shape[2]
+                at = of(np.arange(size), size, size // n * n)
+                return apply_truth(call.encoding, call.x, call.positions[..., at])
+
+            text = f"the tokens after the last whole tile of {n} have the position of {words}"
+            yield Mistake(ELEMENTS, text, predict, remedy)
