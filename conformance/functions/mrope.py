@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,9 +35,15 @@ from .mrope_numbering import Item, numbered, timed
 RATES = (2.0, 4.0, 13.0, 25.0)
 
 
-def _after(extent: Any) -> Any:
-    """Return an ``after`` at the start plus ``extent(frames, rows, columns, item)``."""
-    return lambda start, item, ids: start + extent(*item.size, item)
+@dataclass(frozen=True)
+class _After:
+    """An ``after`` at the start plus ``extent(frames, rows, columns, item)``."""
+
+    extent: Callable[..., Any]
+
+    def __call__(self, start: np.ndarray, item: Item, ids: np.ndarray) -> Any:
+        """Return where the text after an item starts."""
+        return start + self.extent(*item.size, item)
 
 
 def _changed(change: Any) -> Any:
@@ -116,7 +122,7 @@ def grid_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
          make(place=on_axes([0, 1, 1]))),
         ("position-origin", "positions are counted from 1", changed(lambda y, _: y + 1)),
         (MERGE, "text after an image or video is moved by the size in patches, before merging",
-         make(after=_after(lambda t, h, w, item: merge * max(h, w))),
+         make(after=_After(lambda t, h, w, item: merge * max(h, w))),
          "Divide height and width by spatial_merge_size first."),
         (MERGE, "rows and columns are counted in patches, before merging",
          make(place=_changed(lambda grid, item: grid * unmerged)),
@@ -144,7 +150,8 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
     for known in _extents(numbered, rule):
         yield known
         made = known.predict
-        if isinstance(made, Returned) and isinstance(made.function, Numbering):
+        moved = isinstance(made, Returned) and isinstance(made.function, Numbering)
+        if moved and isinstance(made.function.steps.get("after"), _After):
             later = made.function.beside(Numbering(numbered, rule, {"decode": last_token}))
             text = f"{known.message}, and generated tokens go on after the last token"
             if later is not None:
@@ -153,35 +160,35 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
 
 def _extents(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
     make = partial(as_rule, numbered, rule)
-    area = _after(lambda t, h, w, item: max(h, w))
+    area = _After(lambda t, h, w, item: max(h, w))
     remedy = "Start it at one more than the largest position so far, on any axis."
     yield from several(
         (EXTENT, "text after a video starts at its start + max(height, width), not after its "
          "largest position: it repeats positions of the video",
          make(after=area), remedy),
         (EXTENT, "text after an image or video starts at its start + the number of frames",
-         make(after=_after(lambda t, h, w, item: t)), remedy),
+         make(after=_After(lambda t, h, w, item: t)), remedy),
         (EXTENT, "text after a video of several frames starts at its start + the number of frames",
-         make(after=_after(lambda t, h, w, item: t if t > 1 else max(h, w))), remedy),
+         make(after=_After(lambda t, h, w, item: t if t > 1 else max(h, w))), remedy),
         (EXTENT, "text after an image or video starts at its start + max(frames, height, width)",
-         make(after=_after(lambda t, h, w, item: max(t, h, w))), remedy),
+         make(after=_After(lambda t, h, w, item: max(t, h, w))), remedy),
         (MERGE, "text after an image or video starts at its start + max(frames, height, width) in "
          "patches, before merging",
-         make(after=_after(lambda t, h, w, item: max(
+         make(after=_After(lambda t, h, w, item: max(
              t * getattr(rule, "temporal_merge_size", 1), rule.spatial_merge_size * max(h, w)
          ))), "Divide the sizes by the merge sizes first."),
         (EXTENT, "text after an image or video starts at its start + frames * max(height, width)",
-         make(after=_after(lambda t, h, w, item: t * max(h, w))), remedy),
+         make(after=_After(lambda t, h, w, item: t * max(h, w))), remedy),
         (EXTENT, "text after an image or video is moved by its number of tokens",
-         make(after=_after(lambda t, h, w, item: item.tokens)), remedy),
+         make(after=_After(lambda t, h, w, item: item.tokens)), remedy),
         (EXTENT, "text after an image or video is moved by its height",
-         make(after=_after(lambda t, h, w, item: h)), remedy),
+         make(after=_After(lambda t, h, w, item: h)), remedy),
         (EXTENT, "text after an image or video is moved by its width",
-         make(after=_after(lambda t, h, w, item: w)), remedy),
+         make(after=_After(lambda t, h, w, item: w)), remedy),
         (EXTENT, "an image or video takes a single position",
-         make(after=_after(lambda t, h, w, item: 1)), remedy),
+         make(after=_After(lambda t, h, w, item: 1)), remedy),
         (EXTENT, "text after an image or video starts where the image or video starts",
-         make(after=_after(lambda t, h, w, item: 0)), remedy),
+         make(after=_After(lambda t, h, w, item: 0)), remedy),
         (EXTENT, "text after an image or video has its largest position: the + 1 is missing",
          make(after=lambda start, item, ids: ids.max()), remedy),
         (EXTENT, "text after an image or video starts one position late",
