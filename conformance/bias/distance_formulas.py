@@ -252,6 +252,10 @@ _NARROW_SUMS: tuple[tuple[str, Callable[[np.ndarray, int], np.ndarray]], ...] = 
 )  # fmt: skip
 
 
+#: Numbers that are added to products so that none is 0.
+_TINY = (1e-38, 1e-30, 1e-20, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
     gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
@@ -274,6 +278,10 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("head-order", "runs over the heads, not over the tokens", (np.cumsum(gates, axis=0),) * 2),
          right="Sum the log gates from the key after the key's position up to the "
          "query: F[query] - F[key], F being the running sum.")  # fmt: skip
+
+    def products(sums: np.ndarray) -> np.ndarray:
+        return np.exp(sums).astype(np.float32).astype(np.float64)
+
     total = up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :]
     return np.asarray(
         s.pick(
@@ -291,6 +299,12 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
                lambda of=of, n=bits: significant(
                    of(gates, n)[:, q[:, 0], None] - of(gates, n)[:, k[0]][:, None, :], n))
               for kind, bits in SIGNIFICANT_BITS.items() for words, of in _NARROW_SUMS),
+            *(("table-precision", "is the logarithm of exp(F[query]) / exp(F[key]), of running "
+               f"products that are 0 in float32 after many tokens{words}",
+               lambda tiny=tiny: np.log(
+                   (products(up_to_q)[:, q[:, 0], None] + tiny)
+                   / (products(up_to_k)[:, k[0]][:, None, :] + tiny)))
+              for tiny, words in ((0.0, ""), *((n, f", with {n:g} added to both") for n in _TINY))),
             right="Sum the log gates in float32, from the key after the key's position up to the "
             "query.",
         )

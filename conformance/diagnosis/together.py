@@ -121,8 +121,13 @@ def likely_changes(plain: Steps) -> list[Row]:
 
     Two values that are exchanged come first.
     """
-    rows = [row for row in changes(plain) if not row[-1][-1].startswith(_RARE)]
+    rows = [row for row in changes(plain) if not _rare(row[-1][-1])]
     return sorted(rows, key=lambda row: len(row[-1]) == 2)
+
+
+def _rare(words: str) -> bool:
+    """Return whether a change is rarely made together with another; another rounding is not."""
+    return words.startswith(_RARE) and not (words.startswith("is rounded") and ", not " in words)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from posenc_ref.conformance.diagnosis.steps import Change, Steps, changes, compu
 from posenc_ref.conformance.diagnosis.together import Predict, Stepped, Together, two_steps
 from posenc_ref.conformance.harness.run import Run
 
+from .convolution import rows as convolution
 from .formulas import positions, relative
 
 #: Returns the result of a function from steps, the encoding, and the arguments of a call.
@@ -66,4 +67,6 @@ FORMULAS: dict[str, Formula] = {
     "relative_index": relative.relative_index,
     "relative_shift": relative.relative_shift,
     "relative_scores": relative.relative_scores,
+    "convolve": convolution.in_steps,
+    "convolve_grid": convolution.in_steps,
 }

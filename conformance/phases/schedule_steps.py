@@ -185,7 +185,19 @@ def _yarn(e: RoPE, y: Any, s: Steps) -> np.ndarray:
     weight = _ramp(e, float(length), y.beta_fast, y.beta_slow, y.truncate, s)
     factor = s.factor("the factor", y.factor, "scaling-parameter")
     if y.blend == "geometric":
-        return np.asarray(f / factor**weight)
+        code = "scaling-formula"
+        return np.asarray(
+            s.pick(
+                "the blend f / factor ** w",
+                f / factor**weight,
+                (
+                    code,
+                    "is linear, (1 - w) f + w f / factor",
+                    (1 - weight) * f + weight * f / factor,
+                ),
+                (code, "has the weight 1 - w in place of w", f / factor ** (1 - weight)),
+            )
+        )
     return _blended(s, f, f / factor, weight, "the blend")
 
 

@@ -33,7 +33,15 @@ def _deberta_bucket(e: DeBERTa, r: Any, s: Steps) -> Any:
     )
     steps = s.number("the number of logarithmic buckets", mid - 1, code)
     size = np.abs(r)
-    ratio = s.real("the quotient |r| / mid", np.maximum(size, 1) / mid)
+    last = e.max_position - 1
+    within = s.pick(
+        "|r| in the logarithm",
+        np.maximum(size, 1),
+        (code, f"is limited to max_position - 1 = {last}", np.clip(size, 1, last)),
+        (code, f"is limited to max_position = {last + 1}", np.clip(size, 1, last + 1)),
+        right="Do not limit |r|: offsets past max_position have larger buckets, up to the clamp.",
+    )
+    ratio = s.real("the quotient |r| / mid", within / mid)
     with np.errstate(all="ignore"):
         logged = s.pick(
             "the argument of the logarithm",

@@ -12,7 +12,7 @@ from posenc_ref import Learned
 from posenc_ref.conformance.diagnosis.match import explains, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.plural import ranges
+from posenc_ref.conformance.harness.plural import plural, ranges
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
@@ -20,7 +20,11 @@ from posenc_ref.conformance.phases.precision import rounded
 from .column_order import report_order
 from .formulas import changed_steps, resized_rows
 from .remedies import row_of
+from .resized import MISTAKEN, WAYS
 from .rows_used import SeenRows, name_rows
+
+#: A resized table is known by at least so many calls, to this part of its largest number.
+_FEWEST, _NEAR = 3, 1e-5
 
 
 def single_positions(rows: int) -> list[int]:
@@ -79,7 +83,7 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
     evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
     if np.array_equal(got, weight[used]):
-        if name_rows(run, others):
+        if name_rows(run, others) or _fitted(run, weight[max(offset, 0) :], others):
             return
         run.add(
             "wrong-row",
@@ -117,6 +121,29 @@ def _restored(run: Run, got: np.ndarray, weight: np.ndarray) -> np.ndarray | Non
         return None
     report_order(run, order, alone=False)
     return back
+
+
+def _fitted(run: Run, table: np.ndarray, others: list[SeenRows]) -> bool:
+    """Report a table that every call resizes to its own length; return whether it is one."""
+    first = [one for one in others if np.array_equal(one.positions, np.arange(one.positions.size))]
+    if len(first) < _FEWEST:
+        return False
+    near = _NEAR * np.abs(table).max()
+    for way in (*WAYS, *MISTAKEN):
+        if all(
+            np.abs(way.matrix(len(table), one.positions.size) @ table - one.rows).max() <= near
+            for one in first
+        ):
+            run.add(
+                "wrong-row",
+                f"every call resizes the table of {len(table)} rows to its own number of "
+                f"positions: {way}",
+                f"{plural(len(first), 'call', 'calls')} of fewer positions",
+                remedy="Take the first rows of the table: the row of a position does not depend on "
+                "the length of a call.",
+            )
+            return True
+    return False
 
 
 def _alone(run: Run, access: TableAccess, weight: np.ndarray, offset: int) -> bool:

@@ -17,8 +17,8 @@ from posenc_ref._network import EPS
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.rounding import SIGNIFICANT_BITS, significant
-from posenc_ref.conformance.diagnosis.steps import Steps, changes, computed, plain_steps
-from posenc_ref.conformance.functions.function import Arguments, Plain, written
+from posenc_ref.conformance.diagnosis.steps import Steps
+from posenc_ref.conformance.functions.function import Arguments, Plain
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conv_positions import erf
 
@@ -72,24 +72,12 @@ def _grids(e: ConvPositions, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def _mistakes(e: ConvPositions) -> Iterator[Mistake]:
-    """Yield the changed steps of the formula, then wrong uses of the layers."""
-    probe = (np.ones((1, 15, e.dim)), *((3, 5) if e.num_axes == 2 else ()))
-    steps = plain_steps(lambda s: _formula(e, s, *probe))
-    for code, message, remedy, change in changes(steps):
-
-        def values(*call: Any, change: Any = change) -> Truth:
-            truth = e.truth(*call)
-            value = np.broadcast_to(
-                computed(lambda s: _formula(e, s, *call), change), truth.value.shape
-            )
-            return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
-
-        yield written(code, message, values, remedy)
+    """Yield wrong uses of the layers; the changed steps of the formula are in in_steps."""
     if e.num_axes == 1 and len(e.weights) == 1 and e.stride == 1:
         yield from kept_context(e)
 
 
-def _formula(e: ConvPositions, s: Steps, x: np.ndarray, *size: int) -> np.ndarray:
+def in_steps(s: Steps, e: ConvPositions, x: np.ndarray, *size: int) -> np.ndarray:
     """Return the output of the layers, in steps."""
     grid = size or (x.shape[1], 1)
     wide = np.asarray(x, np.float64)
@@ -220,9 +208,9 @@ def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
     dims: dict[str, Any] = {"the taps": (0, 1), "the output channels": (1, 2),
                             "the input channels": (0, 2), "nothing": (0, 1, 2)}  # fmt: skip
 
-    def normed(keeps: str) -> list[np.ndarray]:
+    def normed(keeps: str, gain: Any = (1, 1, -1)) -> list[np.ndarray]:
         size = [np.sqrt((w * w).sum(axis=dims[keeps], keepdims=True)) for w in weights]
-        return [w / n * g for w, n, g in zip(weights, size, gains, strict=True)]
+        return [w / n * g.reshape(gain) for w, n, g in zip(weights, size, gains, strict=True)]
 
     own = normed("the taps")
     code = "weight-norm"
@@ -232,6 +220,11 @@ def _kernels(e: ConvPositions, s: Steps) -> list[np.ndarray]:
             *((code, f"keeps {keeps} (dim {'01-'[n]}), not the taps of the kernel (dim 2)"
                if n < 2 else "is that of the whole weight, not one for each tap", normed(keeps))
               for n, keeps in enumerate(("the output channels", "the input channels", "nothing"))),
+            *((code, f"keeps {keeps} (dim {n}), not the taps of the kernel (dim 2), and so do the "
+               "gains", normed(keeps, gain))
+              for n, keeps, gain in ((0, "the output channels", (-1, 1, 1)),
+                                     (1, "the input channels", (1, -1, 1)))
+              if all(w.shape[n] == w.shape[2] for w in weights)),
             (code, "and the gain are left out: the weight is v itself", weights),
             (code, "is not divided by: the weight is gain * v",
              [w * g for w, g in zip(weights, gains, strict=True)]),
@@ -302,7 +295,7 @@ def _host(a: Any) -> np.ndarray:
 
 def _truth(e: ConvPositions, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     truth = e.truth(*arguments)
-    return Truth(value, truth.terms, truth.angle)
+    return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle)
 
 
 def _misshapen(e: ConvPositions, expected: tuple[int, ...], actual: tuple[int, ...]) -> str:

@@ -1,11 +1,15 @@
 """Plain functions: our own conform in every library, every known mistake is named, and no other."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import SURFACES, check
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.function import PlainCall
+from posenc_ref.conformance.functions.in_steps import step_mistakes
 from posenc_ref.conformance.functions.judge import ROWS
 from posenc_ref.conformance.functions.positions import POSITION_ROWS
 from posenc_ref.conformance.harness.floor import LEAST_POSITION, LEAST_TOKENS
@@ -109,7 +113,7 @@ def test_every_known_mistake_is_named(name, encoding):
     row = ROWS[name]
     right = SURFACES[name].own(encoding, "float32")
     wrong = 0
-    for mistake in row.mistakes(encoding):
+    for mistake in (*row.mistakes(encoding), *_steps(row, name, encoding)):
 
         def fn(*arguments, mistake=mistake):
             expected = np.asarray(right(*arguments))
@@ -125,6 +129,16 @@ def test_every_known_mistake_is_named(name, encoding):
         assert report.codes == [mistake.code], (mistake.message, str(report))
         assert "no known mistake explains them" not in str(report), mistake.message
     assert wrong >= 3
+
+
+def _steps(row, name, encoding):
+    """Return the changed steps of a convolution; those of other formulas have their own tests."""
+    if not name.startswith("convolve"):
+        return
+    run = SimpleNamespace(report=SimpleNamespace(surface=name), encoding=encoding)
+    first = next(iter(row.probes(encoding, 0, "float32"))).arguments
+    call = JudgedCall("", np.zeros(0), None, PlainCall(row, encoding, first))
+    yield from step_mistakes(run, [call])
 
 
 def _subtracted(lengths):
