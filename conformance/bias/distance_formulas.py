@@ -252,10 +252,6 @@ _NARROW_SUMS: tuple[tuple[str, Callable[[np.ndarray, int], np.ndarray]], ...] = 
 )  # fmt: skip
 
 
-#: Numbers that are added to products so that none is 0.
-_TINY = (1e-38, 1e-30, 1e-20, 1e-12, 1e-10, 1e-8, 1e-6)
-
-
 def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.ndarray:
     """Return the bias of the forgetting bias."""
     gates = s.array("the array of log gates", e.log_gates, ("head",), "wrong-row")
@@ -278,10 +274,7 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
         ("head-order", "runs over the heads, not over the tokens", (np.cumsum(gates, axis=0),) * 2),
          right="Sum the log gates from the key after the key's position up to the "
          "query: F[query] - F[key], F being the running sum.")  # fmt: skip
-
-    def products(sums: np.ndarray) -> np.ndarray:
-        return np.exp(sums).astype(np.float32).astype(np.float64)
-
+    products = [np.asarray(np.exp(f), np.float32).astype(float) for f in (up_to_q, up_to_k)]
     total = up_to_q[:, q[:, 0], None] - up_to_k[:, k[0]][:, None, :]
     return np.asarray(
         s.pick(
@@ -302,9 +295,10 @@ def forgetting(e: ForgettingBias, q: np.ndarray, k: np.ndarray, s: Steps) -> np.
             *(("table-precision", "is the logarithm of exp(F[query]) / exp(F[key]), of running "
                f"products that are 0 in float32 after many tokens{words}",
                lambda tiny=tiny: np.log(
-                   (products(up_to_q)[:, q[:, 0], None] + tiny)
-                   / (products(up_to_k)[:, k[0]][:, None, :] + tiny)))
-              for tiny, words in ((0.0, ""), *((n, f", with {n:g} added to both") for n in _TINY))),
+                   (products[0][:, q[:, 0], None] + tiny)
+                   / (products[1][:, k[0]][:, None, :] + tiny)))
+              for tiny in (0.0, 1e-38, 1e-30, 1e-20, 1e-12, 1e-10, 1e-8, 1e-6)
+              for words in (f", with {tiny:g} added to both" * (tiny > 0),)),
             right="Sum the log gates in float32, from the key after the key's position up to the "
             "query.",
         )

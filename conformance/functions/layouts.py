@@ -145,7 +145,7 @@ def _viewed(
     """
     sizes = (n, 2, len(w) // n // 2)
     view = w.reshape(*(sizes[axis] for axis in viewed), *w.shape[1:])
-    view = np.flip(view, [viewed.index(axis) for axis in reversed_axes])
+    view = np.flip(view, tuple(viewed.index(axis) for axis in reversed_axes))
     moved = view.transpose(*(viewed.index(axis) for axis in order), *range(3, view.ndim))
     return np.asarray(moved.reshape(w.shape))
 
@@ -352,7 +352,7 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
         if base != declared.base:
             text = f"the base is {base:g}, declared {declared.base:g}"
             yield "base", text, declared.replace(base=base)
-    half = declared.rotary_dim // 2
+    half = declared.pairs()[0].size
     for words, power in (
         (
             (

@@ -149,10 +149,9 @@ def extent_mistakes(numbered: Numbered, rule: Any) -> Iterator[Mistake]:
     """Yield what goes wrong after images and videos, and in what is generated after them."""
     for known in _extents(numbered, rule):
         yield known
-        made = known.predict
-        moved = isinstance(made, Returned) and isinstance(made.function, Numbering)
-        if moved and isinstance(made.function.steps.get("after"), _After):
-            later = made.function.beside(Numbering(numbered, rule, {"decode": last_token}))
+        made = known.predict.function if isinstance(known.predict, Returned) else None
+        if isinstance(made, Numbering) and isinstance(made.steps.get("after"), _After):
+            later = made.beside(Numbering(numbered, rule, {"decode": last_token}))
             text = f"{known.message}, and generated tokens go on after the last token"
             if later is not None:
                 yield replace(known, message=text, predict=Returned(later))

@@ -153,13 +153,14 @@ class Chunked:
             )[t.chunk],
         }
         of_token = {name: v[self.tail] for name, v in of_token.items()}
-        row, head = (np.expand_dims(v, -1) for v in (row, head))
-        start, index = (v[self.tail] for v in (t.start, t.index))
-        others = other_tokens(row, head, index, *self.x.shape[:2], t.size[self.tail])
+        rows, heads = np.expand_dims(row, -1), np.expand_dims(head, -1)
+        start, index = t.start[self.tail], t.index[self.tail]
+        b, h = self.x.shape[:2]
+        others = other_tokens(rows, heads, index, b, h, t.size[self.tail])
         return {
             **of_token,
-            "the batch row": row,
-            "the head": head,
+            "the batch row": rows,
+            "the head": heads,
             **{f"{ALONE}of the chunk {text}": start + at for text, at in others.items()},
         }
 

@@ -53,10 +53,10 @@ def diagnose(
     channels = tuple((p.a, p.b, p.out_a, p.out_b) for p in measured.pairs)
     turned = tuple((encoding.sign * exact).tolist())
     m, count = encoding.attention_factor(), encoding.num_axes
-    found = FoundAxes(
+    measured_axes = FoundAxes(
         encoding.head_dim, channels, turned, m, encoding.offset, tuple(axis.tolist()), count
     )
-    rest.diagnose(run, _with_origin(run, found))
+    rest.diagnose(run, _with_origin(run, measured_axes))
 
 
 def _with_origin(run: Run, found: FoundAxes) -> FoundAxes:
