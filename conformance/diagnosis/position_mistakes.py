@@ -220,10 +220,16 @@ def other_tokens(
         f"((b H + h) S + s) // (B H), {_RESHAPED} (S, B, H, D)": ((row * h + head) * n + index)
         // (b * h),
         "S - 1 - s": n - 1 - index,
+    }
+
+
+def tiled_tokens(index: np.ndarray, size: int) -> dict[str, np.ndarray]:
+    """Return the tokens that a kernel may take which works in tiles, from the index of tokens."""
+    return {
         **{
             f"s + (-S modulo {tile}), at most S - 1, as where the last block of {tile} tokens is "
             f"moved back to be full": np.minimum(
-                index + (-n % tile) * ((n > tile) & (index >= n - tile)), n - 1
+                index + (-size % tile) * ((size > tile) & (index >= size - tile)), size - 1
             )
             for tile in (16, 32, 64, 128)
         },

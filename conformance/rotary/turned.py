@@ -19,7 +19,7 @@ from posenc_ref.conformance.diagnosis.conditions import ALONE, FLAT, Variables
 from posenc_ref.conformance.diagnosis.in_part import LARGEST, in_part
 from posenc_ref.conformance.diagnosis.match import match, placed
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
-from posenc_ref.conformance.diagnosis.position_mistakes import other_tokens
+from posenc_ref.conformance.diagnosis.position_mistakes import other_tokens, tiled_tokens
 from posenc_ref.conformance.diagnosis.rule import DECLARED
 from posenc_ref.conformance.diagnosis.scored import failed
 from posenc_ref.conformance.harness.driver import Malformed, Refused
@@ -159,7 +159,8 @@ def _elsewhere(
     h = head.shape[1]
     same = {"(b H + h) modulo B": (row * h + head) % b, "h modulo B": (head + 0 * row) % b}
     found = {f"the position of the same token of row {t}": rows[r[..., 0]] for t, r in same.items()}
-    for text, at in other_tokens(row, head, index, b, h, n).items():
+    tokens = other_tokens(row, head, index, b, h, n) | tiled_tokens(index, n)
+    for text, at in tokens.items():
         here = np.broadcast_to(at, (b, h, n))
         found[f"{ALONE}{text}"] = rows[np.arange(b)[:, None, None], here]
     flat = row * n + index

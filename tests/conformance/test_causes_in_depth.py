@@ -28,11 +28,30 @@ CASES = {
     "ae/a15-008": "the row used is that of the declared position - the first position of the call",
     "ae/a15-009": "is that of the index in the call + the first position of the call",
     "ae/a15-010": "the offset is added after the multiplication by 1000, not before",
+    "af/a16-005": "the tokens after the last whole tile of 8 have the position of the first of",
+    "af/a16-028": "positions are made as (tokens, rows) and reshaped, not transposed",
+    "af/a16-035": "kept table that begins with 32 rows are numbered from 0 again",
+    "af/a16-038": "a call with an offset other than 0 goes on where the one before it ended",
+    "af/a16-043": "token of the chunk (h S + s) // H, as where x is reshaped, not transposed",
+    "af/a16-059": "keys are moved within one buffer, the last one first",
+    "af/a16-094": "every such layer is counted from the last layer of the model",
+    "af/a16-104": "the number of the step is added to the position before",
+    "af/a16-109": "with grids of another size, as far as there are tokens of its kind",
+    "af/a16-114": "the place of its number among the videos of its document, not from its own",
+    "af/a16-115": "ends with text: runs of text are found across documents",
+    "ag/a17-021": "every call resizes the table of 40 rows to its own number of positions",
+    "ag/a17-078": "the logarithmic bucket is rounded down, not up; and |r| in the logarithm",
+    "ag/a17-090": "running products that are 0 in float32 after many tokens, with 1e-30 added",
+    "ag/a17-094": "keeps the output channels (dim 0), not the taps of the kernel (dim 2), and",
+    "ag/a17-114": "the place of its number among the videos of its row, not from its own",
+    "ag/a17-115": "is moved by its width, and generated tokens go on after the last token",
 }
-#: Those of less than 0.75 s.
+#: Those of less than half a second.
 DAY = {
     "ab/a12-027", "ab/a12-105", "ab/a12-108", "ab/a12-112", "ac/a13-078", "ac/a13-079",
-    "ac/a13-116", "ad/a14-040", "ae/a15-010",
+    "ac/a13-116", "ad/a14-040", "ae/a15-010", "af/a16-028", "af/a16-035", "af/a16-038",
+    "af/a16-059", "af/a16-094", "af/a16-104", "af/a16-109", "af/a16-114", "af/a16-115",
+    "ag/a17-094", "ag/a17-114", "ag/a17-115",
 }  # fmt: skip
 
 

@@ -18,10 +18,15 @@ CASES = {
     "u/a5-210": ("exponent of pair i is divided by 31", "the offset query - key is 1 too large"),
     "y/a9-023": ("the rotation turns the other way", "the length of the previous chunk alone"),
     "ad/a14-065": ("the axes are in the order (1, 0)", "start at 0, declared 1"),
+    "af/a16-075": ("the largest end of the ramp is d/2 - 1", "the blend f / factor ** w is linear"),
+    "af/a16-081": ("put in the order (d/2, 2, heads)", "the axis 2 of the rows"),
+    "af/a16-086": ("the norm subtracts the mean", "multiplies only the 32 channels"),
+    "ag/a17-096": ("are one fewer at the start", "the activation is left out"),
     "ad/a14-100": ("permuted by exchanging its halves", "the rotation turns the other way"),
 }
 #: Those of less than half a second.
-DAY = {"aa/a11-081", "x/a8-071", "z/b1-051", "ae/a15-115", "ad/a14-065", "ad/a14-100"}
+DAY = {"aa/a11-081", "x/a8-071", "z/b1-051", "ae/a15-115", "ad/a14-065", "ad/a14-100",
+       "af/a16-081", "af/a16-086"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", by_day(CASES, DAY))
