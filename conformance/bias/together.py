@@ -89,10 +89,10 @@ def two_of_bias(
         for message, place in QUERIES
     ]
     plain, steps = partial(plain_of, declared), partial(predicted, declared)
-    yield from two_steps(run, calls, Stepped(plain, steps, offset_sizes), fields)
     for single in singles[1:]:
         for whole in whole_values(single.predict, "the bias", "bias-scale", OF_BIAS):
             yield both(single, whole, whole.predict)
+    yield from two_steps(run, calls, Stepped(plain, steps, offset_sizes), fields)
 
 
 def _aligned(message: str) -> Mistake:

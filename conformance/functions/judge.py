@@ -39,7 +39,10 @@ from .heads import BY_HEAD, by_head
 from .in_steps import step_mistakes, two_of_function
 from .kept_results import kept_results
 from .layouts import LAYOUT_ROWS
-from .models import MODEL_ROWS
+from .models.layers import LAYERS
+from .models.rank_slopes import RANK_SLOPES
+from .models.rows import ROWS as TABLE_ROWS
+from .models.scale import SCALE
 from .position_rules import POSITION_RULE_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
@@ -47,7 +50,8 @@ from .rules import name_rule
 
 #: The plain function of every surface.
 ROWS: dict[str, Plain] = {
-    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS,
+    **LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS,
+    "rows": TABLE_ROWS, "layers": LAYERS, "softmax_scale": SCALE, "rank_slopes": RANK_SLOPES,
     **POSITION_RULE_ROWS, **EVICTED_ROWS, **CONVOLUTION_ROWS,
 }  # fmt: skip
 

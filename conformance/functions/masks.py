@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -134,14 +134,20 @@ def _of_one_row() -> Iterator[Mistake]:
         ),
         "padding is taken to be on its left": lambda one: np.arange(one.size) - (1 - one).sum(),
     }
-    for (counted, count), low in product(counts.items(), (None, 0)):
+    ends: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+        ("", lambda one, mask: one),
+        ("", lambda one, mask: np.maximum(one, 0)),
+        *((f", and whose padding has {n}", lambda one, mask, n=n: np.where(mask == 1, one, n))
+          for n in (0, 1)),
+    )  # fmt: skip
+    for (counted, count), (padded, end) in product(counts.items(), ends):
         for row, at in rows.items():
 
-            def positions(mask: Any, at: Any = at, count: Any = count, low: Any = low) -> Any:
-                one = count(mask[at(mask)])
-                return np.broadcast_to(one if low is None else np.maximum(one, low), mask.shape)
+            def positions(mask: Any, at: Any = at, count: Any = count, end: Any = end) -> Any:
+                own = mask[at(mask)]
+                return np.broadcast_to(end(count(own), own), mask.shape)
 
-            text = f"every row has the positions of {row}, whose {counted}"
+            text = f"every row has the positions of {row}, whose {counted}{padded}"
             yield written("padding", text, positions, f"{REAL}. Do so for every row on its own.")
 
 

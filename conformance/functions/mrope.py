@@ -234,6 +234,10 @@ def _time_mistakes(rule: MRoPEPositions) -> Iterator[Mistake]:
         (TIME, "seconds are truncated to whole numbers before they are multiplied",
          at(lambda item: rate * np.trunc(item.seconds)),
          "Truncate the product k * tokens_per_second * seconds, not its factors."),
+        (TIME, "the seconds of a frame are truncated to whole numbers before they are multiplied "
+         "by tokens_per_second",
+         make(place=_at_times(lambda k, item: np.trunc(k * item.seconds) * rate)),
+         "Truncate the product k * tokens_per_second * seconds, not its factors."),
         (TIME, "the step between frames is truncated before it is multiplied by the frame",
          at(lambda item: np.trunc(item.step)),
          "Truncate the product k * tokens_per_second * seconds, not its factors."),

@@ -102,7 +102,7 @@ def name_positions(
     if not known:
         return False
     bad = {id(one) for one in wrong}
-    known += [_right(one) for one in calls if id(one) not in bad and _tells(run, one)]
+    known += [_right(run, one) for one in calls if id(one) not in bad]
     code = code if code == "state" else _code_of_lines(run, wrong) or code
     rule, more = _proved(run, calls, known, again, reach, between)
     if not more and _differ(known) < _FEWEST:
@@ -229,7 +229,7 @@ def _proved(
             agreed = [one for one in more if all(one is not s.one for s in known)]
             rule = _closer(run, [*calls, *agreed], rule, known, agreed)
             return _exact(run, [*calls, *agreed], rule, known, between), len(agreed)
-        found = _right(refuting) if fits(run, refuting, refuting.truth) else None
+        found = _right(run, refuting) if fits(run, refuting, refuting.truth) else None
         found = found or _decoded(run, refuting, max(reach, _reach([refuting])))
         if found is None or tries == _TRIES - 1:
             break
@@ -266,7 +266,7 @@ def _exact(
     for one in _made(lambda: between(low, high)):
         right = fits(run, one, one.truth)
         some = not right and _count(run, one) > _TOKENS
-        found = _right(one) if right else _decoded(run, one, max(reach, 2 * high), some=some)
+        found = _right(run, one) if right else _decoded(run, one, max(reach, 2 * high), some=some)
         if found is None:
             return rule
         seen.append(found)
@@ -297,7 +297,7 @@ def _decoded(run: Run, one: JudgedCall, reach: int, *, some: bool = False) -> _S
         found = _some_decoded(run, one, reach)
         return None if found is None else _Seen(one, found[0], variables, found[1])
     used = decode(run, one, reach)
-    return None if used is None else _Seen(one, used, variables)
+    return None if used is None else _Seen(one, used, variables, _shown(run, one, used))
 
 
 def _some_decoded(run: Run, one: JudgedCall, reach: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -317,19 +317,19 @@ def _some_decoded(run: Run, one: JudgedCall, reach: int) -> tuple[np.ndarray, np
     return None if used is None else (used, ~left)
 
 
-def _right(one: JudgedCall) -> _Seen:
+def _right(run: Run, one: JudgedCall) -> _Seen:
     """Return a right call: its tokens have the declared positions."""
     v = one.facts.variables()
-    return _Seen(one, _wide(v[DECLARED], one), v)
+    return _Seen(one, used := _wide(v[DECLARED], one), v, _shown(run, one, used))
 
 
-def _tells(run: Run, one: JudgedCall) -> bool:
-    """Return whether a right call shows its positions: the next ones would be clearly wrong."""
+def _shown(run: Run, one: JudgedCall, used: np.ndarray) -> np.ndarray | None:
+    """Return which tokens show their position, None for all: the next one is clearly wrong."""
     if _largest(one) < _COARSE:
-        return True
+        return None
     declared = _wide(one.facts.variables()[DECLARED], one)
-    off = scores(run, one, one.facts.rotated_to(declared + 1))
-    return bool(off.max(initial=0) > 2 * run.budget)
+    off = scores(run, one, one.facts.rotated_to(declared + 1)).max(axis=-1, initial=0)
+    return np.asarray((used != declared) | (off > 2 * run.budget))
 
 
 def _made(again: Callable[[], Iterable[JudgedCall]]) -> list[JudgedCall]:

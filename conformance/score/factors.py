@@ -11,7 +11,7 @@ from posenc_ref import ModelEncoding, Rotary, Score
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.bias.diagnose_other import factor_on_bias
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.functions.models import scales
+from posenc_ref.conformance.functions.models.scale import scales
 from posenc_ref.conformance.harness.plural import rooted
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Parts, Scored

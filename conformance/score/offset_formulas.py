@@ -250,7 +250,14 @@ def espnet(call: Scored, s: Steps) -> Terms:
     e: ESPnetLegacy = call.encoding
     q_at, k_at = np.broadcast_arrays(*call.grid)
     n_q, n_k = q_at.shape
-    rows = max(e.max_len, n_k)
+    code = "position-origin"
+    rows = s.pick(
+        "the number of rows of the table",
+        max(e.max_len, n_k),
+        (code, f"stays {e.max_len} for more keys: the table is not enlarged", e.max_len),
+        (code, "is the number of keys, also of fewer than max_len", n_k),
+        right=f"Use max({e.max_len}, number of keys) rows, the last position first.",
+    )
     past = q_at - k_at
     first = s.number("the row of distance 0", rows - n_k, "position-origin")
     later = s.number("the row of keys after the query", rows + 1 + past)

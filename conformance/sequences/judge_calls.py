@@ -26,6 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from . import rest
+from .axis_starts import axis_starts
 from .call import first_positions
 from .call_mistakes import ENDS, InTurn, counters, kept, overwritten, state_mistakes
 from .grown_state import name_growth
@@ -102,7 +103,8 @@ def judge(run: Run) -> None:
     alone = drive(run, probes, ask)
     if alone is None:
         return
-    by_itself = _named_kept(run, alone, ask) or match(run, alone, offset_mistakes(), parts=False)
+    known = chain(offset_mistakes(), axis_starts(run.encoding, "the offset"))
+    by_itself = _named_kept(run, alone, ask) or match(run, alone, known, parts=False)
     if not (by_itself and run.report.codes):
         turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:

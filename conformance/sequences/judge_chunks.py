@@ -23,6 +23,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from . import rest
+from .axis_starts import axis_starts
 from .cache_mistakes import cache_mistakes, length_mistakes
 from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import chunk_mistakes, grown_in_chunks, rotations_in_part
@@ -103,7 +104,8 @@ def _judge(
     early = bool(failed(run, calls))
     if early:
         calls += drive(run, again, ask) or []
-    mistakes = [*known(), *length_mistakes(encoding, cache), *grown_in_chunks()]
+    of_axes = axis_starts(run.encoding, "the start of a chunk")
+    mistakes = [*known(), *length_mistakes(encoding, cache), *of_axes, *grown_in_chunks()]
     outcomes: Outcomes = {}
     changing = list(refuting(encoding)) if cache else []
 

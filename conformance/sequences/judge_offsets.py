@@ -24,6 +24,7 @@ from posenc_ref.conformance.phases.positions_used import name_positions
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
 from . import rest
+from .axis_starts import axis_starts
 from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes, row_orders, scaled_parts
 
@@ -78,7 +79,8 @@ def judge(run: Run) -> None:
         calls += drive_crossed(run, crossing, partial(_crossed, run, encoding), ask)
     _same_token(run, encoding)
     further = partial(_further, run, encoding)
-    known = chain(offset_mistakes(), row_orders(), scaled_parts())
+    of_axes = axis_starts(run.encoding, "the offset")
+    known = chain(offset_mistakes(), row_orders(), scaled_parts(), of_axes)
     found = match(run, calls, known, parts=False, further=further) and run.report.codes
     between = partial(_from_to, run, encoding)
     if not found and not name_positions(run, calls, "decode-offset", further, between=between):

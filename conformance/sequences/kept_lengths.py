@@ -43,19 +43,31 @@ class _Step:
 
 def rotated_anew(encoding: Rotary) -> Iterator[Mistake]:
     """Yield caches whose keys are rotated anew after some chunks only."""
-    for when, anew in _occasions(encoding):
+    n = _trained(encoding)
+    begun = [(f"{when}, which begins as {n}", anew, n) for when, anew in _growths() if n]
+    for when, anew, first in [*((*one, 0) for one in _occasions(encoding)), *begun]:
         for of_new, own in (("their own length", True), ("the length of that time", False)):
             yield Mistake(
                 "stale-cache",
                 f"cached keys are rotated again only {when}; keys inserted between have the "
                 f"frequencies of {of_new}",
-                with_lengths(partial(_lengths, anew, own)),
+                with_lengths(partial(_lengths, anew, own, first)),
                 _ANEW,
             )
 
 
-def _occasions(encoding: Rotary) -> Iterator[tuple[str, Callable[[_Step], bool]]]:
+def _growths() -> Iterator[tuple[str, Callable[[_Step], bool]]]:
+    """Yield caches that have grown enough since the keys were rotated anew."""
     yield "when their number has doubled since the last time", lambda s: s.after >= 2 * s.last
+    for words, by in (("a quarter", 1.25), ("half", 1.5), ("twice as much", 3.0)):
+        yield (
+            f"when their number has grown by more than {words} since the last time",
+            lambda s, by=by: s.after > by * s.last,  # type: ignore[misc]
+        )
+
+
+def _occasions(encoding: Rotary) -> Iterator[tuple[str, Callable[[_Step], bool]]]:
+    yield from _growths()
     if n := _trained(encoding):
         yield (
             f"by a chunk that begins at fewer than {n} keys and ends at more (never, if one ends "
@@ -93,10 +105,13 @@ def _trained(encoding: Rotary) -> int:
     return int(n) if math.isfinite(n) else 0
 
 
-def _lengths(anew: Callable[[_Step], bool], own: bool, call: Chunked) -> list[int]:
-    """Return the length whose frequencies each chunk of keys has in the end."""
+def _lengths(anew: Callable[[_Step], bool], own: bool, first: int, call: Chunked) -> list[int]:
+    """Return the length whose frequencies each chunk of keys has in the end.
+
+    ``first`` is the length when keys were rotated anew before the first chunk, if it is not 0.
+    """
     lengths: list[int] = []
-    last = 0
+    last = first
     for number, (start, end) in enumerate(zip(call.starts, call.ends, strict=True), 1):
         if not last or anew(_Step(start, end, last, number)):
             last, lengths = end, [end] * len(lengths)

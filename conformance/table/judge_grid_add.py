@@ -33,7 +33,7 @@ from . import judge as judge_tables
 from .column_order import columns_used, report_order
 from .formulas import changed_constants, changed_steps
 from .judge_features import read_rows, table_mistakes
-from .kept_rows import in_turn, kept_from_first
+from .kept_rows import in_turn, kept_from_first, last_rows
 from .mistakes import looked_up
 from .places_used import name_places
 from .reference import longest, rows_of
@@ -96,6 +96,9 @@ def judge_add(run: Run) -> None:
     if not explained:
         longer = lambda: in_turn([*calls, *further()])[len(calls) :]  # noqa: E731
         explained = name_grown(run, in_turn(calls), longer) and run.report.codes
+    if not explained:
+        kept = match(run, in_turn(calls), last_rows(), parts=False, whole=True, further=longer)
+        explained = kept and run.report.codes
     wrong = failed(run, calls)
     if not explained and wrong:
         rows = [one for one in sum_mistakes(encoding) if one.code != "amplitude"]

@@ -29,6 +29,24 @@ def in_turn(calls: Sequence[JudgedCall]) -> list[JudgedCall]:
     return found
 
 
+def last_rows() -> Iterator[Mistake]:
+    """Yield calls that get the last rows of a table that is kept from the longest call."""
+    for words, single in (("", False), (" of one token", True)):
+
+        def predict(call: TableCall, single: bool = single) -> Truth:
+            n = call.positions.size
+            by = max(call.needed) - n if n == 1 or not single else 0
+            return call.rotated_to(call.positions + by)
+
+        yield Mistake(
+            "state",
+            f"a call{words} gets the last rows of the table that is kept from the longest call so "
+            "far, table[-S:], not the first",
+            predict,
+            "Add rows 0 to S - 1, table[:S], however long the table is.",
+        )
+
+
 def kept_from_first(run: Run, calls: Sequence[JudgedCall]) -> Iterator[Mistake]:
     """Yield tables that are as long as the first call, and what longer calls get past their end.
 
