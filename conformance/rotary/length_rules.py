@@ -203,14 +203,15 @@ def _dynamic(encoding: Any, factor: float, start: int, lengths: list[int]) -> It
         ("factor", lambda n: factor),
         (f"alpha at length {round(start * factor)}", lambda n: factor * factor - (factor - 1)),
     ):  # fmt: skip
-        for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0, None)):
+        small = (0.1, 0.01, 1e-3, 1e-6) if what == right else ()
+        for (power, of), shortest, least in product(powers, (start, 1), (0.0, 1.0, None, *small)):
             if least is None and shortest > 1:
                 continue  # it is above 0 there
             if what == right and power == "d/(d-2)" and shortest == start:
                 continue  # as declared: alpha is at least 1 there
             if least and lengths and min(map(alpha, (max(n, shortest) for n in lengths))) >= least:
                 continue  # the bound changes nothing
-            taken = f"max({what}, 1)" if least else what
+            taken = f"max({what}, {least:g})" if least else what
             short = "" if shortest > 1 else SHORT_TOO
             short += ", where that is above 0" if least is None else ""
             remedy = f"Multiply the base by alpha ** (d/(d-2)), alpha = {right}, with L at "
