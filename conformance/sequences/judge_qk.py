@@ -25,7 +25,7 @@ from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 from . import rest
 from .cases_qk import cases, one_head
 from .crossed_qk import crossed
-from .qk_mistakes import qk_mistakes, side_mistakes
+from .qk_mistakes import counted_queries, qk_mistakes, side_mistakes
 from .xpos_formula import xpos_steps
 from .xpos_mistakes import xpos_mistakes, xpos_together
 
@@ -65,6 +65,8 @@ def _diagnose(run: Run, sides: list[JudgedCall], logits: list[BothSides]) -> Non
     """Report the mistakes that explain the results."""
     if isinstance(run.encoding, XPos):
         _xpos(run, sides, logits)
+        return
+    if match(run, sides, counted_queries(), parts=False, whole=True) and run.report.codes:
         return
     both = len({one.facts.keys for one in failed(run, sides)}) > 1
     sided = () if both else likely(run, sides, side_mistakes(run.encoding))

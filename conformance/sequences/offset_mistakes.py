@@ -196,7 +196,9 @@ def offset_mistakes() -> Iterator[Mistake]:
     )
     yield from mistakes(
         "row-offset",
-        lambda of: lambda call: call.at(of(call.offset, call.x.shape[2])[:, None]),
+        lambda of: (
+            lambda call: call.at(of(np.ravel(call.tokens().start), call.x.shape[2])[:, None])
+        ),
         (
             "positions are made as (tokens, rows) and reshaped, not transposed, to (rows, tokens)",
             lambda start, n: (start + np.arange(n)[:, None]).reshape(start.size, n),

@@ -87,19 +87,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                     at(partial(_of_others, rest), only),
                     f"Use the positions of the {what} in every call, not those of the {other}.",
                 )
-    for words, by, single in (
-        ("queries are rotated as if they were the last tokens of the keys: query i has the "
-         "position K - Q + i", 0, False),
-        ("a single query has the position K - 1, as if it were the last of K keys from 0 on", 0,
-         True),
-        ("a single query has the position K, as if it came after K keys from 0 on", 1, True),
-    ):  # fmt: skip
-        yield Mistake(
-            "decode-offset",
-            words,
-            at(partial(_at_end, by, single), False),
-            "Use the positions of the queries as they are passed, not the number of keys.",
-        )
     for what, keys in (("keys", True), ("queries", False)):
         yield Mistake(
             "frequency-spacing",
@@ -203,6 +190,25 @@ def _of_last(side: Side) -> np.ndarray:
     """Return the last positions of the other side if it has as many tokens."""
     n, many = side.x.shape[2], side.others.shape[-1]
     return side.others[..., many - n :] if many >= n else side.positions
+
+
+def counted_queries() -> Iterator[Mistake]:
+    """Yield positions of queries that are made from the number of keys."""
+    for words, by, single in (
+        ("queries are rotated as if they were the last tokens of the keys: query i has the "
+         "position K - Q + i", 0, False),
+        ("a single query has the position K - 1, as if it were the last of K keys from 0 on", 0,
+         True),
+        ("a single query has the position K, as if it came after K keys from 0 on", 1, True),
+    ):  # fmt: skip
+
+        def predict(side: Side, by: int = by, single: bool = single) -> Truth:
+            if side.keys:
+                return side.truth()
+            return replace(side, positions=_at_end(by, single, side)).truth()
+
+        remedy = "Use the positions of the queries as they are passed, not the number of keys."
+        yield Mistake("decode-offset", words, predict, remedy)
 
 
 def _at_end(by: int, single: bool, side: Side) -> np.ndarray:
